@@ -1,0 +1,28 @@
+/* proto/conf.h: slurm.conf and gres.conf syntax to Mu__Config. Pure: the caller reads files, this reads text.
+ * Source of the syntax: the public manual pages slurm.conf(5) and gres.conf(5). */
+#ifndef PROTO_CONF_H
+#define PROTO_CONF_H
+
+#include <stddef.h>
+
+#include "proto/base/arena.h"
+#include "proto/base/err.h"
+#include "proto/conf.pb-c.h"
+
+/* Gives the text of an included or companion file (gres.conf, topology.conf, cgroup.conf), relative to the main file, in the
+ * arena; 0, or MU_ENOENT when there is none. */
+typedef int (*mu_conf_reader)(void *arg, const char *name, struct mu_arena *arena, const char **ret_text, struct mu_err *err);
+
+/* A remark that is no error (obsolete key mapped or unused), once each. */
+typedef void (*mu_conf_note)(void *arg, const char *sentence);
+
+/* Parses TEXT (named FILE in messages) into a configuration allocated in ARENA with every default filled in.
+ * Errors name file, line, value and cure: a misspelt key with the nearest name, an unexpanded $(...), a node named twice, a
+ * partition of unknown nodes. 0, MU_ESYNTAX or MU_EINVAL. */
+int mu_conf_parse(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note, void *arg, struct mu_arena *arena,
+		  Mu__Config **ret_config, struct mu_err *err);
+
+/* The value of KEY (case-blind) in CONFIG->key, or DEFAULT_VALUE. Borrowed. */
+const char *mu_conf_get(const Mu__Config *config, const char *key, const char *default_value);
+
+#endif

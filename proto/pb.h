@@ -1,0 +1,20 @@
+/* proto/pb.h: protobuf-c on our buffers and arenas. Pure. */
+#ifndef PROTO_PB_H
+#define PROTO_PB_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "proto/base/arena.h"
+#include "proto/base/buf.h"
+
+/* An allocator for X__unpack that takes from ARENA (borrowed by it); messages unpacked with it are never freed one by one. */
+ProtobufCAllocator mu_pb_allocator(struct mu_arena *arena);
+
+/* Appends the encoding of MESSAGE to OUT; returns its length in bytes. */
+size_t mu_pb_pack(const ProtobufCMessage *message, struct mu_buf *out);
+
+/* Decodes LEN bytes into ARENA; NULL when malformed, when a string holds a NUL byte or is not UTF-8, or when a
+ * message nests deeper than 16. The result lives as long as ARENA. */
+ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const void *data, size_t len, struct mu_arena *arena);
+
+#endif
