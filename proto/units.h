@@ -20,7 +20,7 @@ void mu_span_print(int64_t sec, int short_form, char out[32]);
 
 /* Dates as people write them: now, now+600, now+1hour, now-2days, today, yesterday, tomorrow, midnight, noon, teatime, elevenses,
  * HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], the same with a dash or blank before the time,
- * "yesterday 15:00", "-3days". LOCAL turns a broken-down local time into seconds (mktime) and BREAK the reverse (localtime_r); a
+ * "yesterday 15:00", "noon-tomorrow", "-3days", and today+2days. A date without a year is this year's, with FUTURE the next one that comes. LOCAL turns a broken-down local time into seconds (mktime) and BREAK the reverse (localtime_r); a
  * time that falls into a daylight-saving gap moves on. With FUTURE a bare HH:MM that has passed means tomorrow (--begin).
  * 0 or MU_ESYNTAX. */
 struct mu_zone {
@@ -40,7 +40,7 @@ void mu_mem_print(uint64_t mib, int noconvert, char out[24]);
 /* Whole number within [MIN, MAX] and nothing behind it. 0 or MU_EINVAL. */
 int mu_number_parse(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret, struct mu_err *err);
 
-/* "gpu:2", "gpu:a100:1,gpu:h100:1", "gpu" (one), "none": appends to SPEC's gres list (allocated with malloc as protobuf-c does). 0 or MU_EGRES. */
+/* "gpu:2", "gpu:a100:1,gpu:h100:1", "gpu" (one), "none" (an empty list): a list in ARENA; the same name and type twice add up. 0 or MU_EGRES. */
 struct mu_arena;
 int mu_gres_parse(const char *text, struct mu_arena *arena, Mu__GresAsk ***ret, size_t *ret_count, struct mu_err *err);
 
