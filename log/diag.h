@@ -1,19 +1,33 @@
 /* log/diag.h: what programs print about themselves. One line per fact. Thread-safe.
- * Owns: destination (stderr, file, syslog/journald), level, debug flags. SIGHUP: the owner calls diag_reopen. */
+ * Owns: destination (stderr, file, syslog/journald), level, debug flags. SIGHUP: the owner calls diag_reopen.
+ */
 #ifndef LOG_DIAG_H
 #define LOG_DIAG_H
 
 #include <stdint.h>
 
-enum diag_level { DIAG_QUIET, DIAG_FATAL, DIAG_ERROR, DIAG_INFO, DIAG_VERBOSE, DIAG_DEBUG, DIAG_DEBUG2, DIAG_DEBUG3, DIAG_DEBUG4, DIAG_DEBUG5 };
+enum diag_level {
+	DIAG_QUIET,
+	DIAG_FATAL,
+	DIAG_ERROR,
+	DIAG_INFO,
+	DIAG_VERBOSE,
+	DIAG_DEBUG,
+	DIAG_DEBUG2,
+	DIAG_DEBUG3,
+	DIAG_DEBUG4,
+	DIAG_DEBUG5
+};
 
-/* PROGRAM is borrowed for ever. FILE NULL: stderr only (and journald when started by systemd: priority prefixes "<3>"). 0 or MU_EIO. */
+/* PROGRAM is borrowed for ever. FILE NULL: stderr only (and journald when started by systemd: priority
+ * prefixes "<3>"). 0 or MU_EIO. */
 int diag_open(const char *program, const char *file, enum diag_level level, int also_stderr);
 int diag_reopen(void);
 void diag_set_level(enum diag_level level);
 enum diag_level diag_get_level(void);
 int diag_level_parse(const char *word, enum diag_level *ret); /* "info", "debug2", "3" ...; 0 or MU_EINVAL */
-/* Debug flags by Slurm's names (Agent, Backfill, Steps ...) and our own (Raft, Wire). "+X", "-X" or "X,Y". 0 or MU_EINVAL. */
+/* Debug flags by Slurm's names (Agent, Backfill, Steps ...) and our own (Raft, Wire). "+X", "-X" or "X,Y". 0
+ * or MU_EINVAL. */
 int diag_set_flags(const char *text);
 int diag_flag(const char *name);
 

@@ -15,7 +15,7 @@ import tempfile
 
 # ---- which room may include what -------------------------------------------------------------------------------------------------
 
-WIRE = ("wire", "auth", "stream", "loop", "clock", "diag", "envelope")
+WIRE = ("wire", "auth", "stream", "loop", "clock", "diag", "fdpass", "metrics", "envelope")
 # Room: (prefixes of our headers it may include, prefixes of libraries' headers it may include).
 ROOMS = {
     "proto/base": (["proto/base/", "proto/errors.def"], []),
@@ -27,7 +27,7 @@ ROOMS = {
     "query": (["query/", "sched/", "proto/"], ["rocksdb/"]),
     "log/ctld": (["log/", "sched/", "query/", "proto/"], ["uv.h", "protobuf-c/"]),
     "exec": (["exec/", "proto/"] + ["log/%s." % w for w in WIRE], ["hwloc", "protobuf-c/"]),
-    "cli": (["cli/", "proto/"] + ["log/%s." % w for w in WIRE if w not in ("loop", "clock")], ["protobuf-c/"]),
+    "cli": (["cli/", "proto/"] + ["log/%s." % w for w in WIRE if w not in ("loop", "clock", "metrics", "fdpass")], ["protobuf-c/"]),
 }
 # What no file of log/ may include although the prefix log/ would allow it.
 FORBIDDEN = {"log": ["log/ctld/"], "proto": [], "log/wire": ["log/ctld/"]}
@@ -259,11 +259,13 @@ ARCHIVES = {
     "mu_pb": ([], ["protobuf_c_"]),
     "mu_proto": (["mu_base", "mu_pb"], ["protobuf_c_"]),
     "mu_sched": (["mu_base", "mu_pb", "mu_proto"], ["protobuf_c_"]),
-    "mu_wire": (["mu_base", "mu_envelope"], ["uv_", "nng_", "crypto_", "sodium_", "randombytes_", "munge_", "protobuf_c_"]),
+    "mu_wire": (["mu_base", "mu_envelope"], ["crypto_", "sodium_", "randombytes_", "munge_", "protobuf_c_"]),
+    "mu_wire_server": (["mu_base", "mu_wire"], []),
+    "mu_loop": (["mu_base", "mu_wire"], ["uv_"]),
     "mu_envelope": ([], ["protobuf_c_"]),
     "mu_replica": (["mu_base", "mu_wire", "mu_envelope"], ["raft_", "uv_", "crypto_", "sodium_", "randombytes_", "protobuf_c_"]),
     "mu_query": (["mu_base", "mu_pb", "mu_proto", "mu_sched"], ["rocksdb_", "protobuf_c_"]),
-    "mu_exec": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_envelope"], ["hwloc_", "protobuf_c_"]),
+    "mu_exec": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_loop", "mu_envelope"], ["hwloc_", "protobuf_c_"]),
     "mu_cli": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_envelope"], ["protobuf_c_"]),
 }
 LIBRARY_SYMBOLS = ["uv_", "nng_", "crypto_", "sodium_", "randombytes_", "munge_", "protobuf_c_", "raft_", "rocksdb_", "hwloc_"]
