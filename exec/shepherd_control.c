@@ -1,0 +1,132 @@
+/* exec/shepherd_control.c: what the agent asks of a shepherd. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "exec/shepherd.h"
+#include "exec/shepherd_step.h"
+#include "exec/spool.h"
+#include "proto/base/map.h"
+#include "proto/pb.h"
+#include "proto/states.h"
+
+int shep_control_listen(struct shep_step *s, struct mu_err *err)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	char name[32];
+	snprintf(name, sizeof name, "step_%s.sock", s->word);
+	/* The spool's path may be longer than a socket address: the folder's descriptor is short. */
+	snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s", s->dir, name);
+	unlinkat(s->dir, name, 0);
+	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mode_t old = umask(0177);
+	int code = s->listener < 0 || bind(s->listener, (struct sockaddr *)&a, sizeof a) ||
+		   listen(s->listener, SHEP_CONTROLS);
+	int error = errno;
+	umask(old);
+	return code ? mu_fail(err, MU_EIO, "control socket %s: %s", name, strerror(error)) : 0;
+}
+
+void shep_control_add(struct shep_step *s, int fd)
+{
+	for (size_t i = 0; i < SHEP_CONTROLS; i++)
+		if (s->control[i].fd < 0) {
+			s->control[i].fd = fd;
+			return;
+		}
+	close(fd);
+}
+
+void shep_control_accept(struct shep_step *s)
+{
+	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct ucred who;
+	socklen_t len = sizeof who;
+	if (fd < 0)
+		return;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || (who.uid != 0 && who.uid != getuid()))
+		close(fd);
+	else
+		shep_control_add(s, fd);
+}
+
+static void signal_tasks(struct shep_step *s, uint32_t number, bool tasks_only)
+{
+	if (number == 0 || number > (uint32_t)SIGRTMAX || s->phase > SHEP_ENDING)
+		return;
+	if (!tasks_only) {
+		exe_cgroup_signal(&s->host, s->order->cgroup, (int)number);
+		return;
+	}
+	for (size_t i = 0; i < s->task_count; i++)
+		if (s->task[i].pid && !s->task[i].ended)
+			kill(s->task[i].pid, (int)number);
+}
+
+static void answer_state(struct shep_step *s, struct shep_peer *p)
+{
+	Mu__StepState m = MU__STEP_STATE__INIT;
+	Mu__Usage usage = MU__USAGE__INIT;
+	m.has_pid = m.has_start_usec = 1;
+	m.pid = (uint32_t)getpid();
+	m.start_usec = s->start_usec;
+	shep_usage(s, &usage);
+	m.usage = &usage;
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	mu_pb_pack(&m.base, &b);
+	stream_put(&p->out, EXE_SHEPHERD_STATE, 0, b.data, b.len);
+}
+
+static void take_frame(struct shep_step *s, struct shep_peer *p, const struct stream_frame *f)
+{
+	uint32_t w[3] = {0};
+	for (size_t i = 0; i < 3 && f->payload.len >= 4 * (i + 1); i++)
+		w[i] = mu_get_be32(f->payload.data + 4 * i);
+	switch (f->kind) {
+	case EXE_SHEPHERD_SIGNAL:
+		signal_tasks(s, w[0], w[1] != 0);
+		break;
+	case EXE_SHEPHERD_END:
+		shep_end(s, w[0], w[1], w[2] != 0);
+		break;
+	case EXE_SHEPHERD_LIMIT:
+		if (f->payload.len >= 8) {
+			int64_t sec = (int64_t)mu_get_be64(f->payload.data);
+			s->deadline_boot_usec = sec > 0 ? s->start_boot_usec + sec * 1000000 : 0;
+		}
+		break;
+	case EXE_SHEPHERD_ASK:
+		answer_state(s, p);
+		break;
+	case EXE_SHEPHERD_FREEZE:
+		exe_cgroup_freeze(&s->host, s->order->cgroup, w[0] != 0, NULL);
+		break;
+	default: /* of a newer agent: nothing that we could do */
+		break;
+	}
+}
+
+void shep_control_read(struct shep_step *s, struct shep_peer *p)
+{
+	uint8_t chunk[1024];
+	struct stream_frame f;
+	ssize_t n = recv(p->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		shep_peer_close(p);
+		return;
+	}
+	stream_feed(&p->reader, chunk, (size_t)n);
+	int code = 0;
+	while (p->fd >= 0 && (code = stream_next(&p->reader, &f)) > 0)
+		take_frame(s, p, &f);
+	if (code < 0)
+		shep_peer_close(p);
+}

@@ -1,0 +1,367 @@
+/* exec/shepherd_spawn.c: the tasks' files, opened as the user, and the tasks themselves. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exec/pattern.h"
+#include "exec/shepherd_step.h"
+#include "proto/states.h"
+
+/* What a child says before exec when it cannot become what it should. */
+struct launch_word {
+	int stage, error;
+};
+enum launch_stage { STAGE_GROUP, STAGE_GROUPS, STAGE_GID, STAGE_UID };
+static const char *const stage_text[] = {"entering the control group", "taking the supplementary groups",
+					 "taking the group id", "taking the user id"};
+
+struct task_files {
+	int in, out, err;
+	char out_path[4096]; /* "": not a file */
+};
+
+/* ---- as the user ---- */
+
+static int gid_list(const Mu__StepOrder *o, gid_t *list)
+{
+	size_t n = o->n_groups < 256 ? o->n_groups : 256;
+	for (size_t i = 0; i < n; i++)
+		list[i] = o->groups[i];
+	return (int)n;
+}
+
+/* The effective identity becomes the user's (and back): files are found, refused and made as for the user. */
+static int become(const Mu__StepOrder *o, bool user)
+{
+	gid_t list[256];
+	if (getuid() != 0)
+		return 0;
+	if (!user)
+		return seteuid(0) || setegid(0) || setgroups(0, NULL) ? -errno : 0;
+	if (setgroups((size_t)gid_list(o, list), list) || setegid(o->gid) || seteuid(o->uid))
+		return -errno;
+	return 0;
+}
+
+static int say_open_failed(const char *what, const char *path, int error, struct mu_err *err)
+{
+	char folder[4096];
+	struct stat st;
+	snprintf(folder, sizeof folder, "%s", path);
+	dirname(folder);
+	if (error == ENOENT && stat(folder, &st))
+		return mu_fail(err, MU_EIO, "cannot open %s %s: the folder %s does not exist", what, path,
+			       folder);
+	return mu_fail(err, MU_EIO, "cannot open %s %s: %s", what, path, strerror(error));
+}
+
+static int open_as_user(const Mu__StepOrder *o, const char *what, const char *path, int flags, int *ret_fd,
+			struct mu_err *err)
+{
+	int code = become(o, true);
+	if (code == 0) {
+		mode_t old = umask(o->has_umask ? o->umask : 022);
+		*ret_fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
+		int error = errno;
+		if (*ret_fd < 0)
+			code = say_open_failed(what, path, error, err);
+		umask(old);
+	} else {
+		code = mu_fail(err, MU_EPERM, "cannot act as uid %u: %s", o->uid, strerror(-code));
+	}
+	if (become(o, false) && code == 0)
+		code = mu_fail(err, MU_EINTERNAL, "cannot return to root: %s", strerror(errno));
+	return code;
+}
+
+/* ---- files ---- */
+
+static void expand(const struct shep_step *s, const struct shep_task *t, const ProtobufCBinaryData *pattern,
+		   char out[4096])
+{
+	const Mu__StepOrder *o = s->order;
+	struct exe_pattern_words w = {.job = o->job,
+				      .step = o->step,
+				      .task = t->number,
+				      .node_index = o->node_index,
+				      .user = o->user ? o->user : "",
+				      .job_name = o->job_name ? o->job_name : "",
+				      .node = o->node ? o->node : "",
+				      .has_array = o->has_array,
+				      .array_job = o->array_job,
+				      .array_task = o->array_task};
+	MU_CLEANUP(mu_buf_free) struct mu_buf text = {0}, dir = {0}, path = {0};
+	mu_buf_add(&text, pattern->data, pattern->len);
+	mu_buf_add(&dir, o->work_dir.data, o->work_dir.len);
+	exe_pattern_expand((const char *)text.data, dir.len ? (const char *)dir.data : NULL, &w, &path);
+	snprintf(out, 4096, "%s", (const char *)path.data);
+}
+
+static int open_output(struct shep_step *s, const struct shep_task *t, const char *what,
+		       const ProtobufCBinaryData *pattern, const char *path, int *ret_fd, struct mu_err *err)
+{
+	/* A name without the task number is one file for all tasks: the first truncates it, all append. */
+	char first[4096];
+	bool fresh = !s->order->open_append;
+	if (t != &s->task[0]) {
+		expand(s, &s->task[0], pattern, first);
+		fresh = fresh && strcmp(first, path) != 0;
+	}
+	return open_as_user(s->order, what, path, O_WRONLY | O_CREAT | O_APPEND | (fresh ? O_TRUNC : 0),
+			    ret_fd, err);
+}
+
+/* A pipe whose task end is RET_TASK and whose end here is non-blocking. */
+static int make_pipe(bool task_writes, int *ret_task, int *ret_here, struct mu_err *err)
+{
+	int fd[2];
+	if (pipe2(fd, O_CLOEXEC))
+		return mu_fail(err, MU_EIO, "cannot make a pipe: %s", strerror(errno));
+	*ret_task = fd[task_writes];
+	*ret_here = fd[!task_writes];
+	fcntl(*ret_here, F_SETFL, O_NONBLOCK);
+	return 0;
+}
+
+static int open_input(struct shep_step *s, struct shep_task *t, struct task_files *f, struct mu_err *err)
+{
+	const Mu__StepOrder *o = s->order;
+	char path[4096];
+	bool here = s->srun_there && !o->no_stdin && (!o->has_stdin_task || o->stdin_task == t->number);
+	if (o->std_in.len) {
+		expand(s, t, &o->std_in, path);
+		return open_as_user(o, "standard input", path, O_RDONLY, &f->in, err);
+	}
+	if (here)
+		return make_pipe(false, &f->in, &t->in_fd, err);
+	f->in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return f->in < 0 ? mu_fail(err, MU_EIO, "/dev/null: %s", strerror(errno)) : 0;
+}
+
+/* One output: its own file, the stream, or nothing. */
+static int open_one(struct shep_step *s, struct shep_task *t, const char *what,
+		    const ProtobufCBinaryData *pattern, struct shep_flow *flow, char path[4096], int *ret_fd,
+		    struct mu_err *err)
+{
+	path[0] = 0;
+	if (pattern->len) {
+		expand(s, t, pattern, path);
+		return open_output(s, t, what, pattern, path, ret_fd, err);
+	}
+	if (s->srun_there)
+		return make_pipe(true, ret_fd, &flow->fd, err);
+	*ret_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	return *ret_fd < 0 ? mu_fail(err, MU_EIO, "/dev/null: %s", strerror(errno)) : 0;
+}
+
+static int open_files(struct shep_step *s, struct shep_task *t, struct task_files *f, struct mu_err *err)
+{
+	char path[4096];
+	const Mu__StepOrder *o = s->order;
+	int code = open_input(s, t, f, err);
+	if (code == 0)
+		code = open_one(s, t, "standard output", &o->std_out, &t->out, f->out_path, &f->out, err);
+	if (code)
+		return code;
+	if (o->std_err.len)
+		expand(s, t, &o->std_err, path);
+	if (f->out_path[0] && (!o->std_err.len || strcmp(path, f->out_path) == 0)) {
+		f->err = fcntl(f->out, F_DUPFD_CLOEXEC, 0);
+		return f->err < 0 ? mu_fail(err, MU_EIO, "cannot share the output file: %s", strerror(errno))
+				  : 0;
+	}
+	return open_one(s, t, "standard error", &o->std_err, &t->err, path, &f->err, err);
+}
+
+static void close_files(struct task_files *f)
+{
+	int *fd[] = {&f->in, &f->out, &f->err};
+	for (size_t i = 0; i < 3; i++) {
+		if (*fd[i] >= 0)
+			close(*fd[i]);
+		*fd[i] = -1;
+	}
+}
+
+/* ---- the child ---- */
+
+struct child_plan {
+	char **argv, **env;
+	char *work_dir;
+	gid_t groups[256];
+	int group_count;
+	bool root;
+};
+
+static void child_fail(int launch_fd, int stage)
+{
+	struct launch_word w = {stage, errno};
+	if (write(launch_fd, &w, sizeof w) < 0)
+		_exit(253);
+	_exit(254);
+}
+
+static void child_say(const char *a, const char *b, const char *c)
+{
+	dprintf(2, "slurmstepd: error: %s%s: %s\n", a, b, c);
+}
+
+static int exec_along_path(struct child_plan *p)
+{
+	const char *name = p->argv[0], *path = NULL;
+	char full[4096];
+	int worst = ENOENT;
+	if (strchr(name, '/')) {
+		execve(name, p->argv, p->env);
+		return errno;
+	}
+	for (char **e = p->env; *e; e++)
+		if (strncmp(*e, "PATH=", 5) == 0)
+			path = *e + 5;
+	for (path = path ? path : "/usr/local/bin:/usr/bin:/bin"; path;) {
+		const char *end = strchrnul(path, ':');
+		int dir_len = (int)(end - path);
+		snprintf(full, sizeof full, "%.*s/%s", dir_len ? dir_len : 1, dir_len ? path : ".", name);
+		execve(full, p->argv, p->env);
+		if (errno != ENOENT && errno != ENOTDIR)
+			worst = errno;
+		path = *end ? end + 1 : NULL;
+	}
+	return worst;
+}
+
+static void child_run(const struct shep_step *s, struct child_plan *p, const struct task_files *f,
+		      int launch_fd)
+{
+	const Mu__StepOrder *o = s->order;
+	sigset_t none;
+	struct sigaction normal = {.sa_handler = SIG_DFL};
+	for (int n = 1; n < NSIG; n++)
+		sigaction(n, &normal, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	if (dup2(f->in, 0) < 0 || dup2(f->out, 1) < 0 || dup2(f->err, 2) < 0)
+		child_fail(launch_fd, STAGE_GROUP);
+	if (p->root && setgroups((size_t)p->group_count, p->groups))
+		child_fail(launch_fd, STAGE_GROUPS);
+	if (p->root && setresgid(o->gid, o->gid, o->gid))
+		child_fail(launch_fd, STAGE_GID);
+	if (p->root && setresuid(o->uid, o->uid, o->uid))
+		child_fail(launch_fd, STAGE_UID);
+	umask(o->has_umask ? o->umask : 022);
+	if (p->work_dir[0] && chdir(p->work_dir)) {
+		dprintf(2, "slurmstepd: error: couldn't chdir to `%s': %s: going to /tmp instead\n",
+			p->work_dir, strerror(errno));
+		if (chdir("/tmp"))
+			child_say("chdir(): ", "/tmp", strerror(errno));
+	}
+	int error = exec_along_path(p);
+	child_say("execve(): ", p->argv[0], strerror(error));
+	_exit(error == ENOENT || error == EACCES ? error : 126);
+}
+
+/* ---- starting ---- */
+
+static char **word_list(struct mu_arena *arena, const ProtobufCBinaryData *word, size_t count, size_t extra)
+{
+	char **list = mu_arena_alloc(arena, (count + extra + 1) * sizeof *list);
+	for (size_t i = 0; i < count; i++) {
+		list[i] = mu_arena_alloc(arena, word[i].len + 1);
+		memcpy(list[i], word[i].data, word[i].len);
+	}
+	return list;
+}
+
+static void task_env(struct shep_step *s, struct shep_task *t, size_t local, char **env, size_t used)
+{
+	const struct {
+		const char *name;
+		uint32_t value;
+	} row[] = {{"SLURM_PROCID", t->number},
+		   {"SLURM_LOCALID", (uint32_t)local},
+		   {"SLURM_TASK_PID", (uint32_t)getpid()}};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		env[used + i] = mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value);
+}
+
+static int start_task(struct shep_step *s, size_t index, struct child_plan *p, size_t env_used,
+		      struct mu_err *err)
+{
+	struct shep_task *t = &s->task[index];
+	struct task_files f = {-1, -1, -1, ""};
+	int launch[2], enter_errno, code = open_files(s, t, &f, err);
+	if (code == 0 && pipe2(launch, O_CLOEXEC))
+		code = mu_fail(err, MU_EIO, "cannot make a pipe: %s", strerror(errno));
+	if (code) {
+		close_files(&f);
+		return code;
+	}
+	pid_t pid = exe_cgroup_fork(&s->door, &enter_errno);
+	if (pid == 0) {
+		errno = enter_errno;
+		if (enter_errno)
+			child_fail(launch[1], STAGE_GROUP);
+		task_env(s, t, index, p->env, env_used);
+		child_run(s, p, &f, launch[1]);
+	}
+	int error = errno;
+	close(launch[1]);
+	if (pid > 0) {
+		t->pid = pid;
+		t->launch_fd = launch[0];
+		fcntl(t->launch_fd, F_SETFL, O_NONBLOCK);
+		s->tasks_live++;
+		if (s->say_fd < 0 && (s->order->std_err.len || f.out_path[0]))
+			s->say_fd = fcntl(f.err, F_DUPFD_CLOEXEC, 6);
+	} else {
+		close(launch[0]);
+		code =
+		    mu_fail(err, MU_EIO, "cannot start a process in the control group: %s", strerror(error));
+	}
+	close_files(&f);
+	return code;
+}
+
+int shep_spawn(struct shep_step *s, struct mu_err *err)
+{
+	const Mu__StepOrder *o = s->order;
+	struct child_plan p = {.root = getuid() == 0};
+	if (o->n_argv == 0)
+		return mu_fail(err, MU_EINVAL, "no program was named");
+	p.argv = word_list(&s->arena, o->argv, o->n_argv, 0);
+	p.env = word_list(&s->arena, o->env, o->n_env, 3);
+	p.work_dir = mu_arena_alloc(&s->arena, o->work_dir.len + 1);
+	memcpy(p.work_dir, o->work_dir.data, o->work_dir.len);
+	p.group_count = gid_list(o, p.groups);
+	for (size_t i = 0; i < s->task_count; i++) {
+		int code = start_task(s, i, &p, o->n_env, err);
+		if (code)
+			return code;
+	}
+	return 0;
+}
+
+void shep_launch_read(struct shep_step *s, struct shep_task *t)
+{
+	struct launch_word w;
+	char text[256];
+	ssize_t n = read(t->launch_fd, &w, sizeof w);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n == (ssize_t)sizeof w && w.stage >= STAGE_GROUP && w.stage <= STAGE_UID) {
+		snprintf(text, sizeof text, "task %u: %s: %s", t->number, stage_text[w.stage],
+			 strerror(w.error));
+		shep_fail(s, END_LAUNCH_FAILED, text);
+		shep_end(s, END_LAUNCH_FAILED, 0, true);
+	}
+	close(t->launch_fd);
+	t->launch_fd = -1;
+}

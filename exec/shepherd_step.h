@@ -1,0 +1,130 @@
+/* exec/shepherd_step.h: the one step that a shepherd looks after. Inside the shepherd only; one thread.
+ * shepherd.c: life (start, loop, limits, end); shepherd_spawn.c: files and processes; shepherd_flow.c: srun's
+ * connection; shepherd_control.c: the agent's connections. */
+#ifndef EXEC_SHEPHERD_STEP_H
+#define EXEC_SHEPHERD_STEP_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "exec/cgroup.h"
+#include "exec/shepherd.pb-c.h"
+#include "log/stream.h"
+#include "proto/base/arena.h"
+
+enum {
+	SHEP_TASKS_MAX = 4096, /* a node's tasks of one step */
+	SHEP_CONTROLS =
+	    4, /* the agent that started us, the one after it, and two that are on their way out */
+	SHEP_OUT_MAX = 256 * 1024, /* bytes waiting for srun before its tasks' pipes are left alone */
+	SHEP_LINE_MAX =
+	    1024 *
+	    1024, /* a line held back for being whole; longer ones are cut into frames that belong together */
+	SHEP_PARTIAL_USEC = 200000 /* an unfinished line goes out after this when nothing is labelled */
+};
+
+/* One direction from a task to srun. */
+struct shep_flow {
+	int fd; /* our end of the task's pipe; -1: at its end, or a file */
+	struct mu_buf held;
+	int64_t held_since_usec;
+	size_t due; /* bytes of HELD that wait for credit only */
+};
+
+struct shep_task {
+	uint32_t number;
+	pid_t pid; /* 0: not started */
+	bool ended;
+	int status; /* wait status */
+	bool oom;
+	long rss_kib;
+	int launch_fd; /* the child's word on its launch: end of file means that exec succeeded */
+	int in_fd;     /* -1: no pipe, or closed */
+	bool in_eof;
+	struct mu_buf in;
+	size_t in_used;
+	struct shep_flow out, err;
+};
+
+struct shep_peer {
+	int fd; /* -1: free */
+	struct stream_reader reader;
+	struct mu_buf out;
+	size_t out_used;
+};
+
+enum shep_phase {
+	SHEP_RUNNING,
+	SHEP_ENDING /* TERM sent */,
+	SHEP_CLEARING /* KILL until empty */,
+	SHEP_DRAINING,
+	SHEP_DONE
+};
+
+struct shep_step {
+	struct mu_arena arena;
+	Mu__StepOrder *order;
+	char word[16]; /* "batch", "0" */
+	int dir, lock, listener, child_signal;
+	struct exe_cgroup_host host;
+	struct exe_cgroup_door door;
+	struct shep_task *task;
+	size_t task_count, tasks_live;
+	int say_fd; /* the job's stderr file, for our own lines; -1: srun's connection */
+	struct shep_peer control[SHEP_CONTROLS];
+	struct shep_peer srun;
+	bool srun_there;
+	struct stream_credit out_credit, in_credit;
+	uint64_t in_received,
+	    in_consumed;       /* stdin bytes got from srun, and those that the slowest task took */
+	struct shep_flow *cut; /* its line went out in part: nothing else may go before the rest */
+	enum shep_phase phase;
+	int64_t start_usec, start_boot_usec;
+	int64_t deadline_boot_usec; /* 0: none */
+	int64_t kill_boot_usec;	    /* when TERM turns into KILL */
+	uint32_t clear_rounds;
+	uint32_t cause, by_uid;
+	char detail[MU_ERR_TEXT];
+	struct rusage
+	    reaped; /* of everything that was waited for: block operations and the largest resident set */
+	uint32_t oom_seen;
+};
+
+/* shepherd.c */
+void shep_say(struct shep_step *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Begins the end: TERM, KillWait, KILL. The first cause stays. AT_ONCE: KILL now. */
+void shep_end(struct shep_step *s, uint32_t cause, uint32_t by_uid, bool at_once);
+void shep_fail(struct shep_step *s, uint32_t cause, const char *detail);
+void shep_usage(struct shep_step *s, Mu__Usage *ret);
+
+/* shepherd_spawn.c */
+/* Opens the files and starts every task. 0, or a code with the sentence for the job's owner. */
+int shep_spawn(struct shep_step *s, struct mu_err *err);
+/* The child's word on its launch, or the end of file that means success. */
+void shep_launch_read(struct shep_step *s, struct shep_task *t);
+
+/* shepherd_flow.c */
+void shep_flow_open(struct shep_step *s, int fd);
+bool shep_flow_wants(const struct shep_step *s, const struct shep_flow *f);
+void shep_flow_read(struct shep_step *s, struct shep_task *t, struct shep_flow *f);
+void shep_flow_timer(struct shep_step *s, int64_t now_boot_usec); /* lets old unfinished lines go */
+void shep_flow_stdin(struct shep_step *s, struct shep_task *t);	  /* writes what is held to the task */
+void shep_flow_srun(struct shep_step *s);			  /* reads srun's frames */
+void shep_flow_task_ended(struct shep_step *s, struct shep_task *t);
+bool shep_flow_drained(const struct shep_step *s);
+void shep_flow_turn(struct shep_step *s); /* frames that came with the request, and new credit */
+
+/* shepherd_control.c */
+int shep_control_listen(struct shep_step *s, struct mu_err *err);
+void shep_control_accept(struct shep_step *s);
+void shep_control_add(struct shep_step *s, int fd);
+void shep_control_read(struct shep_step *s, struct shep_peer *p);
+
+/* Writes what waits for P; false when the peer is gone (closed then). */
+bool shep_peer_flush(struct shep_peer *p);
+void shep_peer_close(struct shep_peer *p);
+
+#endif
