@@ -265,7 +265,7 @@ ARCHIVES = {
     "mu_envelope": ([], ["protobuf_c_"]),
     "mu_replica": (["mu_base", "mu_wire", "mu_envelope"], ["raft_", "uv_", "crypto_", "sodium_", "randombytes_", "protobuf_c_"]),
     "mu_query": (["mu_base", "mu_pb", "mu_proto", "mu_sched"], ["rocksdb_", "protobuf_c_"]),
-    "mu_exec_pb": ([], ["protobuf_c_"]),
+    "mu_exec_pb": (["mu_pb"], ["protobuf_c_"]),
     "mu_exec": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_loop", "mu_envelope", "mu_exec_pb"], ["hwloc_", "protobuf_c_"]),
     "mu_cli": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_envelope"], ["protobuf_c_"]),
 }
