@@ -35,6 +35,11 @@ static void set_u32(uint8_t *p, uint32_t v)
 	p[3] = (uint8_t)v;
 }
 
+static bool is_kind(uint8_t kind)
+{
+	return (kind >= STREAM_STEP_ASK && kind <= STREAM_PING) ||
+	       (kind >= STREAM_CONTROL_FIRST && kind <= STREAM_CONTROL_LAST);
+}
 static bool is_data(uint8_t kind)
 {
 	return kind == STREAM_STDIN || kind == STREAM_STDOUT || kind == STREAM_STDERR;
@@ -61,7 +66,7 @@ int stream_next(struct stream_reader *r, struct stream_frame *ret)
 	const uint8_t *p = r->in.data + r->used;
 	uint32_t len = get_u32(p);
 	uint8_t kind = p[4], flags = p[5];
-	if (len > STREAM_MAX || kind < STREAM_STEP_ASK || kind > STREAM_PING)
+	if (len > STREAM_MAX || !is_kind(kind))
 		return MU_EPROTO;
 	if (flags & ~STREAM_FLAG_MORE || (flags && is_data(kind)))
 		return MU_EPROTO;

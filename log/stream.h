@@ -39,7 +39,9 @@ enum stream_kind {
 	STREAM_STEP_ENDED = 11,	 /* Mu__StepEnded: last frame */
 	STREAM_TEXT = 12,	 /* a line for srun's stderr ("slurmstepd: error: ...") */
 	STREAM_WINSIZE = 13,	 /* u16 rows, u16 columns */
-	STREAM_PING = 14
+	STREAM_PING = 14,
+	STREAM_CONTROL_FIRST = 64, /* agent and shepherd (exec/shepherd.h) */
+	STREAM_CONTROL_LAST = 79
 };
 enum { STREAM_FLAG_MORE = 1 };
 
