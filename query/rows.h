@@ -1,4 +1,5 @@
-/* query/rows.h: answers a Mu__Query from the view (now) or from a past State (--at), by the same filters. Any thread. */
+/* query/rows.h: answers a Mu__Query from the view (now) or from a past State (--at), by the same filters. Any
+ * thread. */
 #ifndef QUERY_ROWS_H
 #define QUERY_ROWS_H
 
@@ -9,9 +10,9 @@ struct query_caller {
 	bool operator; /* sees what PrivateData hides from others */
 };
 
-/* Packs a Mu__Rows answer's bytes into OUT. Bounded by the page size. 0, MU_EJOBID (a lone unknown job id), MU_EINVAL (bad --at),
- * MU_ENOENT (a moment before the first entry). */
-int query_rows(struct view *v, const Mu__Query *query, const struct query_caller *caller, struct mu_arena *arena, Mu__Rows *ret,
-	       struct mu_err *err);
+/* Packs a Mu__Rows answer's bytes into OUT. Bounded by the page size. 0, MU_EJOBID (a lone unknown job id),
+ * MU_EINVAL (bad --at), MU_ENOENT (a moment before the first entry). */
+int query_rows(struct view *v, const Mu__Query *query, const struct query_caller *caller,
+	       struct mu_arena *arena, Mu__Rows *ret, struct mu_err *err);
 
 #endif

@@ -1,0 +1,46 @@
+/* query/answer.h: an answer under construction, and the filters of a Mu__Query. Room-internal. */
+#ifndef QUERY_ANSWER_H
+#define QUERY_ANSWER_H
+
+#include "query/pick.h"
+#include "query/rows.h"
+#include "query/source.h"
+
+enum {
+	ANSWER_PAGE_DEFAULT = 4 * 1024 * 1024,
+	ANSWER_PAGE_MAX = 12 * 1024 * 1024, /* stays below the largest message (16 MiB) */
+	ANSWER_HOSTS_MAX = 100000,	    /* names in a query's node lists */
+	ANSWER_FULL = 1,		    /* a sink's return: the page is full */
+};
+
+struct answer {
+	struct source source;
+	const Mu__Query *query;
+	const struct query_caller *caller;
+	struct mu_arena *arena;
+	struct mu_err *err;
+	unsigned private_data;
+	struct mu_map nodes; /* names asked for, expanded; empty: no filter */
+	/* The page. */
+	ProtobufCBinaryData *row;
+	size_t count, cap, bytes, limit;
+	struct mu_view last_key; /* of the last row added, in the arena */
+	bool more;
+};
+
+/* Room for a row of LEN bytes in the page, or NULL when the page is full (then a.more is set). The first row
+ * always fits. */
+uint8_t *answer_room(struct answer *a, size_t len);
+/* Adds what was written there, LEN bytes, as the row of page key KEY (copied). */
+void answer_add(struct answer *a, uint8_t *row, size_t len, const void *key, size_t key_len);
+
+/* True when the job passes every filter but those of time, and the caller may see it. WITH_STATE false leaves
+ * the states filter out. */
+bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool with_state);
+bool answer_may_see(const struct answer *a, uint32_t uid);
+bool answer_on_nodes(const struct answer *a, struct mu_view node_list);
+
+/* acct.c */
+int answer_acct(struct answer *a);
+
+#endif

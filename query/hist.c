@@ -1,0 +1,312 @@
+/* query/hist.c: what sacct reads: one record for each run of a job, with its steps, kept after the job has
+ * left State.
+ *
+ * A record is written whenever a job row arrives in an ended state, and when a job that had started goes back
+ * to waiting or on to a further attempt: then the row as it was before becomes the record of the attempt that
+ * is over. The record's number is the attempt, or the attempt that it would have been for a job that ended
+ * while it waited; so folding the same entries again writes the same records. Steps reported after the end
+ * are merged into the record. */
+#include "query/store.h"
+
+#include <assert.h>
+
+#include "proto/states.h"
+#include "query/pick.h"
+
+enum { /* fields overridden in a record, see proto/rows.proto; in protobuf the last value of a field counts */
+       JOB_STATE = 8,
+       JOB_END = 43,
+       JOB_END_POS = 73,
+       HIST_JOB = 1,
+       HIST_STEP = 2,
+       STEP_KEY = 12,
+};
+
+size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
+		       uint32_t record)
+{
+	size_t n = 0;
+
+	out[n++] = kind;
+	if (kind != 'E') {
+		/* A name longer than a key's worth is indexed by its beginning; readers compare the whole. */
+		size_t len = name.len < 128 ? name.len : 128;
+		memcpy(out + n, name.data, len);
+		n += len;
+		out[n++] = 0;
+	}
+	mu_put_be64(out + n, (uint64_t)usec);
+	mu_put_be32(out + n + 8, job);
+	mu_put_be32(out + n + 12, record);
+	return n + 16;
+}
+
+static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct pick_job *job, uint32_t id,
+			 uint32_t record, uint64_t pos, bool put)
+{
+	static const uint8_t kinds[3] = {'E', 'U', 'A'};
+	const struct mu_view names[3] = {{0}, job->user, job->account};
+	uint8_t key[1 + 128 + 1 + 16], value[16];
+
+	mu_put_be64(value, (uint64_t)job->submit_usec);
+	mu_put_be64(value + 8, pos);
+	for (int i = 0; i < 3; i++) {
+		size_t n = view__index_key(key, kinds[i], names[i], job->end_usec, id, record);
+		if (put)
+			view__put(v, wb, VIEW_INDEX, key, n, value, sizeof value);
+		else
+			view__del(v, wb, VIEW_INDEX, key, n);
+	}
+}
+
+static bool started(const struct pick_job *job)
+{
+	return job->attempt > 0 && job->start_usec > 0;
+}
+
+static void step_put(struct view_batch *b, struct mu_map *steps, uint32_t step, struct mu_view bytes,
+		     bool copy)
+{
+	struct mu_view *slot = mu_arena_alloc(&b->pending.arena, sizeof *slot);
+
+	*slot = bytes;
+	if (copy)
+		slot->data = mu_arena_dup(&b->pending.arena, bytes.data, bytes.len);
+	mu_map_put_u64(steps, step, slot);
+}
+
+/* All step rows of one attempt as the batch leaves them, over those that the record has already. */
+static int steps_gather(struct view_batch *b, uint32_t job, uint32_t attempt, struct mu_view old_record,
+			struct mu_map *steps, struct mu_err *err)
+{
+	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
+	uint8_t from[9], to[9];
+	struct pick f;
+
+	while (pick_next(&old_record, &f))
+		if (f.number == HIST_STEP && f.type == 2)
+			step_put(b, steps, (uint32_t)pick_number(f.bytes, 3), f.bytes, true);
+	from[0] = SCH_ROW_STEP | b->line->shadow;
+	mu_put_be32(from + 1, job);
+	mu_put_be32(from + 5, attempt);
+	memcpy(to, from, sizeof to);
+	size_t to_len = view__after_prefix(to, sizeof to);
+	view__scan(b->v, NULL, VIEW_ROWS, (struct mu_view){from, sizeof from}, (struct mu_view){to, to_len},
+		   &scan);
+	for (; view__scan_valid(&scan); view__scan_next(&scan)) {
+		struct mu_view key = view__scan_key(&scan);
+		if (key.len == 1 + STEP_KEY)
+			step_put(b, steps, mu_get_be32(key.data + 9), view__scan_value(&scan), true);
+	}
+	int code = view__scan_end(&scan, "reading a job's steps", err);
+	if (code)
+		return code;
+	from[0] = SCH_ROW_STEP;
+	const uint8_t *key = from;
+	size_t len = sizeof from;
+	for (struct view_pending_row *row;
+	     (row = mu_map_seek(&b->pending.map, key, len, key != from, &key, &len));) {
+		if (len != 1 + STEP_KEY || memcmp(key, from, sizeof from) != 0)
+			break;
+		if (!row->gone)
+			step_put(b, steps, mu_get_be32(key + 9), row->bytes, false);
+	}
+	return 0;
+}
+
+struct record {
+	uint32_t job, record, attempt; /* attempt 0: it has no steps */
+	struct mu_view job_row;	       /* empty: the record exists and keeps its own */
+	bool superseded;
+	uint32_t state; /* overrides the row's, where not 0 */
+};
+
+/* The job's part of the record: the row without its secret, with state, end and position filled in. */
+static struct mu_view record_job(struct view_batch *b, const struct record *r, const struct view_entry *entry,
+				 struct pick_job *ret)
+{
+	struct mu_buf job = {0};
+	uint8_t *copy = mu_buf_grow(&job, r->job_row.len);
+
+	job.len = pick_job_public(r->job_row, false, copy);
+	pick_job(r->job_row, ret);
+	if (r->state)
+		pick_put_number(&job, JOB_STATE, r->state);
+	if (ret->end_usec == 0)
+		pick_put_number(&job, JOB_END, (uint64_t)entry->time_usec);
+	if (ret->end_pos == 0)
+		pick_put_number(&job, JOB_END_POS, entry->pos);
+	struct mu_view kept = {mu_arena_dup(&b->pending.arena, job.data, job.len), job.len};
+	mu_buf_free(&job);
+	pick_job(kept, ret);
+	return kept;
+}
+
+static int record_write(struct view_batch *b, const struct view_entry *entry, const struct record *r,
+			struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf value = {0};
+	MU_CLEANUP(mu_map_clear) struct mu_map steps = {0};
+	struct mu_view old = {0}, old_row = {0}, job;
+	struct pick_job face, old_face;
+	uint64_t pos = entry->pos;
+	uint8_t key[8], flags = r->superseded ? VIEW_HIST_SUPERSEDED : 0;
+
+	mu_put_be32(key, r->job);
+	mu_put_be32(key + 4, r->record);
+	int found = view__row(b, VIEW_PENDING_HIST, key, sizeof key, &hold, &old, err);
+	if (found < 0)
+		return found;
+	if (found && old.len > VIEW_HIST_HEAD) {
+		old_row = (struct mu_view){old.data + VIEW_HIST_HEAD, old.len - VIEW_HIST_HEAD};
+		/* History that is filled in later knows the true position of records that a received State
+		 * brought. */
+		if (mu_get_be64(old.data) < pos)
+			pos = mu_get_be64(old.data);
+		flags |= old.data[8];
+		pick_job(pick_bytes(old_row, HIST_JOB), &old_face);
+	} else if (r->job_row.len == 0) {
+		return 0;
+	}
+	if (r->job_row.len) {
+		job = record_job(b, r, entry, &face);
+	} else {
+		job = pick_bytes(old_row, HIST_JOB);
+		face = old_face;
+	}
+	if (r->attempt) {
+		int code = steps_gather(b, r->job, r->attempt, old_row, &steps, err);
+		if (code)
+			return code;
+	}
+	uint8_t *head = mu_buf_grow(&value, VIEW_HIST_HEAD);
+	mu_put_be64(head, pos);
+	head[8] = flags;
+	pick_put_bytes(&value, HIST_JOB, job);
+	uint64_t step = 0;
+	for (struct mu_view *row; (row = mu_map_next_u64(&steps, step, &step)); step++)
+		pick_put_bytes(&value, HIST_STEP, *row);
+	if (old_row.len && r->job_row.len)
+		index_record(b->v, b->wb, &old_face, r->job, r->record, pos, false);
+	if (r->job_row.len)
+		index_record(b->v, b->wb, &face, r->job, r->record, pos, true);
+	view__put(b->v, b->wb, VIEW_HIST, key, sizeof key, value.data, value.len);
+	struct mu_view kept = {mu_arena_dup(&b->pending.arena, value.data, value.len), value.len};
+	view__pending_put(b, VIEW_PENDING_HIST, key, sizeof key, kept, false)->entry_pos = entry->pos;
+	if (face.submit_usec && face.end_usec - face.submit_usec > b->life_usec)
+		b->life_usec = face.end_usec - face.submit_usec;
+	return 0;
+}
+
+/* The attempt before is over when a job that ran waits again or is at a later attempt. */
+static int requeued(struct view_batch *b, const struct view_entry *entry, const struct view_row *row,
+		    const struct pick_job *now, struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	struct mu_view before;
+	struct pick_job was;
+
+	if (now->attempt == 0 || (started(now) && now->attempt == 1))
+		return 0;
+	int found = view__row(b, SCH_ROW_JOB, row->key.bytes, row->key.len, &hold, &before, err);
+	if (found <= 0)
+		return found;
+	pick_job(before, &was);
+	if (!started(&was) || (was.attempt == now->attempt && started(now)))
+		return 0;
+	struct record r = {.job = was.id,
+			   .record = was.attempt,
+			   .attempt = was.attempt,
+			   .job_row = before,
+			   .superseded = true};
+	if (!mu_job_state_ended(was.state))
+		r.state = mu_job_state_ended(was.end_state) ? was.end_state : JOB_REQUEUED;
+	return record_write(b, entry, &r, err);
+}
+
+static int hist_job(struct view_batch *b, const struct view_entry *entry, const struct view_row *row,
+		    struct mu_err *err)
+{
+	struct pick_job job;
+
+	pick_job(row->row, &job);
+	int code = requeued(b, entry, row, &job, err);
+	if (code || !mu_job_state_ended(job.state))
+		return code;
+	bool ran = started(&job);
+	struct record r = {.job = job.id,
+			   .record = ran ? job.attempt : job.attempt + 1,
+			   .attempt = ran ? job.attempt : 0,
+			   .job_row = row->row};
+	return record_write(b, entry, &r, err);
+}
+
+/* A step told of after its job's end belongs into the record; while the job lives there is none. */
+static int hist_step(struct view_batch *b, const struct view_entry *entry, const struct view_row *row,
+		     struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	struct mu_view old;
+	uint8_t full[1 + 8] = {VIEW_PENDING_HIST};
+
+	if (row->key.len != STEP_KEY)
+		return 0;
+	memcpy(full + 1, row->key.bytes, 8);
+	struct view_pending_row *pending = mu_map_get(&b->pending.map, full, sizeof full);
+	if (pending && pending->entry_pos == entry->pos)
+		return 0;
+	int found = view__row(b, VIEW_PENDING_HIST, row->key.bytes, 8, &hold, &old, err);
+	if (found <= 0)
+		return found;
+	uint32_t attempt = mu_get_be32(row->key.bytes + 4);
+	struct record r = {.job = mu_get_be32(row->key.bytes), .record = attempt, .attempt = attempt};
+	return record_write(b, entry, &r, err);
+}
+
+int view__hist(struct view_batch *b, const struct view_entry *entry, struct mu_err *err)
+{
+	int code = 0;
+
+	for (size_t i = 0; i < entry->row_count; i++) {
+		const struct view_row *row = &entry->rows[i];
+		if (row->key.kind == SCH_ROW_STEP)
+			view__pending_put(b, SCH_ROW_STEP, row->key.bytes, row->key.len, row->row, row->gone);
+	}
+	for (size_t i = 0; i < entry->row_count && code == 0; i++)
+		if (entry->rows[i].key.kind == SCH_ROW_JOB && !entry->rows[i].gone)
+			code = hist_job(b, entry, &entry->rows[i], err);
+	for (size_t i = 0; i < entry->row_count && code == 0; i++)
+		if (entry->rows[i].key.kind == SCH_ROW_STEP && !entry->rows[i].gone)
+			code = hist_step(b, entry, &entry->rows[i], err);
+	return code;
+}
+
+int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, struct mu_err *err)
+{
+	struct mu_view row = {value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
+	struct pick_job job;
+	int code = 0;
+
+	if (v->read_only)
+		return mu_fail(err, MU_EINVAL, "the view was opened for reading only");
+	if (key.len != 8 || value.len <= VIEW_HIST_HEAD)
+		return mu_fail(err, MU_EPROTO, "a history record of %zu bytes under a key of %zu came",
+			       value.len, key.len);
+	pick_job(pick_bytes(row, HIST_JOB), &job);
+	if (job.id != mu_get_be32(key.data))
+		return mu_fail(err, MU_EPROTO, "a history record of job %u came as one of job %u", job.id,
+			       mu_get_be32(key.data));
+	pthread_mutex_lock(&v->writer);
+	if (!view__has(v, VIEW_HIST, key.data, key.len)) {
+		rocksdb_writebatch_t *wb = rocksdb_writebatch_create();
+		index_record(v, wb, &job, job.id, mu_get_be32(key.data + 4), mu_get_be64(value.data), true);
+		view__put(v, wb, VIEW_HIST, key.data, key.len, value.data, value.len);
+		code = view__write(v, wb, "taking over a history record", err);
+		rocksdb_writebatch_destroy(wb);
+		if (code == 0 && job.submit_usec && job.end_usec - job.submit_usec > v->life_usec)
+			v->life_usec = job.end_usec - job.submit_usec;
+	}
+	pthread_mutex_unlock(&v->writer);
+	return code;
+}

@@ -1,0 +1,294 @@
+/* tests/query/fake_log.c: logs of entries, made by hand or drawn from a seed with the lives of jobs in them.
+ */
+#include "tests/query/fake.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/map.h"
+#include "proto/pb.h"
+#include "proto/rows.pb-c.h"
+#include "proto/states.h"
+
+void fake_event(struct mu_buf *event, uint8_t kind, const void *row, size_t len, const struct sch_key *gone)
+{
+	uint8_t *p = mu_buf_grow(event, gone ? 3u + gone->len : 6);
+
+	p[0] = gone != NULL;
+	p[1] = kind;
+	if (gone) {
+		p[2] = gone->len;
+		memcpy(p + 3, gone->bytes, gone->len);
+		return;
+	}
+	mu_put_be32(p + 2, (uint32_t)len);
+	mu_buf_add(event, row, len);
+}
+
+static void put_le(uint8_t *p, uint64_t v, int bytes)
+{
+	for (int i = 0; i < bytes; i++)
+		p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static void pack_raw(struct mu_buf *raw, int64_t time_usec, const struct view_part *parts, size_t count)
+{
+	uint8_t *head = mu_buf_grow(raw, 32);
+
+	memset(head, 0, 32);
+	for (size_t i = 0; i < count; i++) {
+		uint8_t *p = mu_buf_grow(raw, 8);
+		memset(p, 0, 8);
+		put_le(p, parts[i].bytes.len, 4);
+		p[4] = parts[i].kind;
+		mu_buf_add(raw, parts[i].bytes.data, parts[i].bytes.len);
+	}
+	memcpy(raw->data, "MUE1", 4);
+	put_le(raw->data + 4, raw->len, 4);
+	put_le(raw->data + 8, (uint64_t)time_usec, 8);
+	put_le(raw->data + 24, count, 4);
+}
+
+static void chain_next(struct mu_hash *chain, const struct view_entry *e)
+{
+	struct mu_hasher h, leaf;
+	struct mu_hash hash;
+
+	mu_hasher_init(&h);
+	mu_hasher_add(&h, chain->b, 32);
+	mu_hasher_add(&h, e->header.data, 32);
+	for (size_t i = 0; i < e->part_count; i++) {
+		mu_hasher_init(&leaf);
+		mu_hasher_add(&leaf, &e->parts[i].kind, 1);
+		mu_hasher_add(&leaf, e->parts[i].bytes.data, e->parts[i].bytes.len);
+		mu_hasher_done(&leaf, &hash);
+		mu_hasher_add(&h, hash.b, 32);
+	}
+	mu_hasher_done(&h, chain);
+}
+
+void fake_log_add(struct fake_log *log, int64_t time_usec, const struct view_part *parts, size_t count)
+{
+	struct sch_changes changes = {0};
+	struct sch_verdict verdict;
+
+	if (log->count == log->cap) {
+		log->cap = log->cap ? 2 * log->cap : 256;
+		log->v = realloc(log->v, log->cap * sizeof *log->v);
+		assert(log->v);
+	}
+	struct fake_entry *f = &log->v[log->count];
+	memset(f, 0, sizeof *f);
+	pack_raw(&f->raw, time_usec, parts, count);
+	f->e.pos = log->count + 1;
+	f->e.time_usec = time_usec;
+	f->e.header = (struct mu_view){f->raw.data, 32};
+	struct view_part *kept = mu_arena_alloc(&f->arena, (count + 1) * sizeof *kept);
+	size_t at = 32;
+	for (size_t i = 0; i < count; i++) {
+		kept[i].kind = parts[i].kind;
+		kept[i].bytes = (struct mu_view){f->raw.data + at + 8, parts[i].bytes.len};
+		at += 8 + parts[i].bytes.len;
+	}
+	f->e.parts = kept;
+	f->e.part_count = count;
+	if (log->count)
+		f->e.chain = log->v[log->count - 1].e.chain;
+	chain_next(&f->e.chain, &f->e);
+	struct sch_at when = {f->e.pos, 0, time_usec};
+	for (size_t i = 0; i < count; i++)
+		if (kept[i].kind == 1) {
+			int code = sch_evolve(log->st, &when, kept[i].bytes.data, kept[i].bytes.len, &verdict,
+					      &changes, NULL);
+			assert(code == 0);
+			when.n++;
+		}
+	sch_entry_done(log->st, f->e.pos, time_usec, &changes);
+	sch_digest(log->st, &f->e.digest);
+	struct view_row *rows = mu_arena_alloc(&f->arena, (changes.count + 1) * sizeof *rows);
+	for (size_t i = 0; i < changes.count; i++) {
+		struct mu_buf row = {0};
+		rows[i].key = changes.v[i].key;
+		rows[i].gone = changes.v[i].gone;
+		if (!rows[i].gone) {
+			int code = sch_row_pack(log->st, &rows[i].key, &row);
+			assert(code == 0);
+			rows[i].row = (struct mu_view){mu_arena_dup(&f->arena, row.data, row.len), row.len};
+		}
+		mu_buf_free(&row);
+	}
+	f->e.rows = rows;
+	f->e.row_count = changes.count;
+	sch_changes_free(&changes);
+	log->count++;
+}
+
+void fake_log_init(struct fake_log *log, uint64_t seed)
+{
+	*log = (struct fake_log){.events_each = 2};
+	mu_seed_init(&log->seed, seed);
+	log->st = sch_state_new();
+}
+
+void fake_log_done(struct fake_log *log)
+{
+	for (size_t i = 0; i < log->count; i++) {
+		mu_buf_free(&log->v[i].raw);
+		mu_arena_free(&log->v[i].arena);
+	}
+	free(log->v);
+	sch_state_free(log->st);
+	*log = (struct fake_log){0};
+}
+
+/* ---- random lives ---- */
+
+static Mu__JobRow *job_get(struct fake_log *log, uint32_t id, struct mu_arena *arena)
+{
+	struct sch_key key = {.kind = SCH_ROW_JOB, .len = 4};
+	MU_CLEANUP(mu_buf_free) struct mu_buf row = {0};
+
+	mu_put_be32(key.bytes, id);
+	if (sch_row_pack(log->st, &key, &row))
+		return NULL;
+	return (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row.data, row.len, arena);
+}
+
+static void put_row(struct mu_buf *event, uint8_t kind, const ProtobufCMessage *row)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf bytes = {0};
+
+	mu_pb_pack(row, &bytes);
+	fake_event(event, kind, bytes.data, bytes.len, NULL);
+}
+
+#define SET(row, field, value) ((row)->has_##field = 1, (row)->field = (value))
+
+static void submit(struct fake_log *log, struct mu_buf *event, struct mu_arena *arena, int64_t now)
+{
+	static char *const users[4] = {"ann", "bob", "cyn", "dan"};
+	static char *const accounts[2] = {"physics", "bio"};
+	Mu__JobRow row = MU__JOB_ROW__INIT;
+	Mu__JobSpec spec = MU__JOB_SPEC__INIT;
+	uint32_t user = mu_seed_below(&log->seed, 4);
+	uint8_t secret[32];
+
+	memset(secret, 'K', sizeof secret);
+	spec.name = mu_arena_printf(arena, "job%u", mu_seed_below(&log->seed, 10));
+	spec.submit_line = "sbatch something long enough";
+	SET(&row, id, ++log->jobs);
+	row.spec = &spec;
+	SET(&row, uid, 1000 + user);
+	row.user = users[user];
+	row.account = accounts[mu_seed_below(&log->seed, 2)];
+	row.partition = mu_seed_below(&log->seed, 2) ? "debug" : "long";
+	SET(&row, submit_usec, now);
+	SET(&row, job_key, ((ProtobufCBinaryData){32, secret}));
+	put_row(event, SCH_ROW_JOB, &row.base);
+}
+
+static void step(struct mu_buf *event, uint32_t job, uint32_t attempt, uint32_t number, uint32_t state,
+		 int64_t now)
+{
+	Mu__StepRow row = MU__STEP_ROW__INIT;
+
+	SET(&row, job, job);
+	SET(&row, attempt, attempt);
+	SET(&row, step, number);
+	SET(&row, state, state);
+	SET(&row, start_usec, now);
+	row.name = "batch";
+	put_row(event, SCH_ROW_STEP, &row.base);
+}
+
+/* The steps of a job that leaves State leave with it. */
+struct purge {
+	struct mu_buf *event;
+	uint32_t job;
+};
+static int purge_step(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct purge *p = arg;
+
+	if (mu_get_be32(key->bytes) == p->job)
+		fake_event(p->event, SCH_ROW_STEP, NULL, 0, key);
+	return 0;
+}
+
+/* One step in the life of one job: start, end, requeue, late step, purge. */
+static void advance(struct fake_log *log, struct mu_buf *event, struct mu_arena *arena, int64_t now)
+{
+	uint32_t id = 1 + mu_seed_below(&log->seed, log->jobs), dice = mu_seed_below(&log->seed, 10);
+	Mu__JobRow *row = job_get(log, id, arena);
+
+	if (!row)
+		return;
+	if (row->state == JOB_PENDING) {
+		if (dice == 0) {
+			SET(row, state, JOB_CANCELLED);
+			SET(row, end_usec, now);
+		} else {
+			SET(row, state, JOB_RUNNING);
+			SET(row, attempt, row->attempt + 1);
+			SET(row, start_usec, now);
+			row->node_list = "n[1-2]";
+		}
+	} else if (row->state == JOB_RUNNING) {
+		if (dice == 0) {
+			SET(row, state, JOB_PENDING);
+			SET(row, restarts, row->restarts + 1);
+			SET(row, start_usec, 0);
+			row->has_start_usec = 0;
+			row->node_list = NULL;
+		} else if (dice < 4) {
+			step(event, id, row->attempt, dice, JOB_RUNNING, now);
+		} else {
+			SET(row, state, dice < 8 ? JOB_COMPLETED : JOB_FAILED);
+			SET(row, end_usec, now);
+			SET(row, end_pos, log->count + 1);
+			step(event, id, row->attempt, MU_STEP_BATCH, row->state, now);
+		}
+	} else if (dice < 3) {
+		step(event, id, row->attempt, 7, JOB_COMPLETED, now); /* told of late */
+	} else if (dice < 6) {
+		struct sch_key key = {.kind = SCH_ROW_JOB, .len = 4};
+		mu_put_be32(key.bytes, id);
+		sch_rows(log->st, SCH_ROW_STEP, purge_step, &(struct purge){event, id});
+		fake_event(event, SCH_ROW_JOB, NULL, 0, &key);
+		return;
+	}
+	put_row(event, SCH_ROW_JOB, &row->base);
+}
+
+void fake_log_grow(struct fake_log *log, size_t count)
+{
+	while (log->count < count) {
+		struct mu_arena arena = {0};
+		struct mu_buf event[64] = {{0}};
+		struct view_part parts[65];
+		/* Several entries may bear the same time. */
+		int64_t now = 1700000000000000 + (int64_t)(log->count / 3) * 1000000;
+		size_t n = mu_seed_below(&log->seed, log->events_each + 1);
+		char blob[64];
+		/* Events are drawn from the State before the entry, so only one of them may concern a job
+		 * that exists. */
+		for (size_t i = 0; i < n; i++) {
+			if (i > 0 || log->jobs < 4 || mu_seed_below(&log->seed, 5) == 0)
+				submit(log, &event[i], &arena, now);
+			else
+				advance(log, &event[i], &arena, now);
+			parts[i] = (struct view_part){1, {event[i].data, event[i].len}};
+		}
+		if (mu_seed_below(&log->seed, 8) == 0) {
+			int len = snprintf(blob, sizeof blob, "#!/bin/sh\necho %u\n",
+					   mu_seed_below(&log->seed, 20));
+			parts[n++] = (struct view_part){2, {(const uint8_t *)blob, (size_t)len}};
+		}
+		fake_log_add(log, now, parts, n);
+		for (size_t i = 0; i < 64; i++)
+			mu_buf_free(&event[i]);
+		mu_arena_free(&arena);
+	}
+}
