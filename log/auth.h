@@ -69,7 +69,8 @@ struct auth_sent {
 	struct mu_hash request;	  /* of the envelope */
 	uint8_t reply_secret[32]; /* X25519 */
 	uint8_t reply_public[32];
-	bool sealed;
+	bool sealed;	 /* the request was; the reply will be */
+	bool credential; /* one was sent: the reply must be signed */
 };
 
 /* Appends the envelope of a user's request to OUT. MUNGE false (Unix socket): no credential, the kernel
@@ -101,14 +102,15 @@ struct auth_who {
 /* Gives the enrolled public key of NODE; MU_ENOENT when it is not enrolled. Any thread. */
 typedef int (*auth_node_key)(void *arg, const char *node, uint8_t ret_public[32]);
 /* Says who sent ENVELOPE. KEYS opens sealed bodies (NULL: they are refused). LOOKUP NULL: no node is known.
- * RET_BODY lies in ENVELOPE or ARENA. 0; MU_EPROTO (malformed), MU_EVERSION, MU_EAUTH (not proven: the
- * sentence says why), MU_EBUSY (AUTH_SEEN_MAX reached). */
+ * RET_BODY lies in ENVELOPE or ARENA. On failure RET_WHO names nobody (uid -1, verifier empty) but says where
+ * and how a refusal must be sent (host, request, reply_key, flags): give it to auth_seal_reply, and the asker
+ * can believe the refusal. 0; MU_EPROTO (malformed), MU_EVERSION, MU_EAUTH (not proven: the sentence says
+ * why), MU_EBUSY (AUTH_SEEN_MAX reached). */
 int auth_verify(const struct auth_keys *keys, struct mu_view envelope, const struct wire_peer *peer,
 		int64_t now_usec, auth_node_key lookup, void *arg, struct mu_arena *arena,
 		struct auth_who *ret_who, struct mu_view *ret_body, struct mu_err *err);
 /* Appends the envelope of the reply to WHO: signed and sealed where the request crossed a network; plain for
- * WHO NULL (a refusal to somebody unknown: clients that demand a signature take it as no answer). 0 or
- * MU_EAUTH when KEYS lacks the secret and WHO needs it. */
+ * WHO NULL. 0 or MU_EAUTH when KEYS lacks the secret and WHO is a node. */
 int auth_seal_reply(const struct auth_keys *keys, const struct auth_who *who, struct mu_view body,
 		    struct mu_buf *out, struct mu_err *err);
 

@@ -21,7 +21,7 @@ ROOMS = {
     "proto/base": (["proto/base/", "proto/errors.def"], []),
     "proto": (["proto/"], ["protobuf-c/"]),
     "sched": (["sched/", "proto/"], []),
-    "log/wire": (["proto/base/"] + ["log/%s." % w for w in WIRE],
+    "log/wire": (["proto/base/"] + ["log/%s%s" % (w, end) for w in WIRE for end in "._"],
                  ["uv.h", "nng/", "sodium", "munge.h", "protobuf-c/", "systemd/"]),
     "log": (["proto/base/", "log/"], ["uv.h", "raft.h", "raft/", "sodium", "protobuf-c/"]),
     "query": (["query/", "sched/", "proto/"], ["rocksdb/"]),
