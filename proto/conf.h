@@ -13,16 +13,32 @@
  * arena; 0, or MU_ENOENT when there is none. */
 typedef int (*mu_conf_reader)(void *arg, const char *name, struct mu_arena *arena, const char **ret_text, struct mu_err *err);
 
-/* A remark that is no error (obsolete key mapped or unused), once each. */
+/* A remark that is no error, naming file and line: an obsolete key mapped or unused, keys that are kept and shown but act on
+ * nothing. Each is given once. May be NULL. */
 typedef void (*mu_conf_note)(void *arg, const char *sentence);
 
-/* Parses TEXT (named FILE in messages) into a configuration allocated in ARENA with every default filled in.
+/* Parses TEXT (named FILE in messages) into a configuration allocated in ARENA with every default filled in: all keys of
+ * slurm.conf(5) and our own in Config.key, canonical spelling and alphabetical, in the form in which scontrol shows them
+ * ("300 sec", "(null)"); after them those keys of cgroup.conf that were written. READER may be NULL: then there are no other
+ * files. Text that borrows from the file is copied.
  * Errors name file, line, value and cure: a misspelt key with the nearest name, an unexpanded $(...), a node named twice, a
  * partition of unknown nodes. 0, MU_ESYNTAX or MU_EINVAL. */
 int mu_conf_parse(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note, void *arg, struct mu_arena *arena,
 		  Mu__Config **ret_config, struct mu_err *err);
 
-/* The value of KEY (case-blind) in CONFIG->key, or DEFAULT_VALUE. Borrowed. */
+/* The same without nodes, partitions, devices and companion files, whose lines are passed over unread: what a command needs to
+ * find its controllers, at a cost that does not grow much with the cluster. */
+int mu_conf_parse_keys(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note, void *arg, struct mu_arena *arena,
+		       Mu__Config **ret_config, struct mu_err *err);
+
+/* The value of KEY (case-blind) in CONFIG->key, or DEFAULT_VALUE where the key is not there or unset. Borrowed. Numbers come
+ * with their unit ("300 sec"), which strtol leaves alone. */
 const char *mu_conf_get(const Mu__Config *config, const char *key, const char *default_value);
+
+/* True when KEY's value is yes, true, on, up or 1; DEFAULT_VALUE where the key is not there or unset. */
+int mu_conf_on(const Mu__Config *config, const char *key, int default_value);
+
+/* Replaces %n in TEMPLATE by NAME (a controller's or node's), %% by a percent sign; other letters stay. In ARENA. */
+char *mu_conf_path(const char *template_text, const char *name, struct mu_arena *arena);
 
 #endif

@@ -1,0 +1,305 @@
+/* proto/conf_gres.c: devices: Gres= of the nodes joined with the lines of gres.conf. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/conf_impl.h"
+#include "proto/hostlist.h"
+#include "proto/units.h"
+
+/* One line of gres.conf. */
+struct record {
+	const char *file_name; /* where it stands */
+	int line;
+	char **node; /* the nodes that it is for; 0 of them: all */
+	size_t nodes;
+	const char *name, *type, *cores;
+	char **file;
+	size_t files;
+	int64_t count; /* -1: as many as files, or one */
+	struct record *next;
+};
+
+struct records {
+	struct record *first, **end;
+	size_t count;
+};
+
+static bool is_declared(const struct conf *c, const char *name)
+{
+	const char *types = conf__value(c, "GresTypes");
+	size_t len = strlen(name);
+	for (const char *p = types; *p;) {
+		size_t n = strcspn(p, ",");
+		if (n == len && !strncasecmp(p, name, n))
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
+
+/* VALUE without what stands in round brackets, such as (S:0-1). */
+static char *without_sockets(struct conf *c, const char *value)
+{
+	char *out = mu_arena_alloc(c->arena, strlen(value) + 1);
+	size_t len = 0;
+	for (const char *p = value; *p; p++) {
+		const char *close = *p == '(' ? strchr(p, ')') : NULL;
+		if (close)
+			p = close;
+		else
+			out[len++] = *p;
+	}
+	return out;
+}
+
+int conf__node_gres(struct conf *c, const char *value, Mu__NodeConf *node)
+{
+	Mu__GresAsk **ask;
+	size_t count;
+	struct mu_err inner = {0};
+	if (mu_gres_parse(without_sockets(c, value), c->arena, &ask, &count, &inner))
+		return conf__fail(c, MU_EINVAL, "Gres: %s", inner.text);
+	node->gres = mu_arena_alloc(c->arena, (count + 1) * sizeof(*node->gres));
+	node->n_gres = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (!is_declared(c, ask[i]->name))
+			return conf__fail(c, MU_EINVAL,
+					  "Gres=%.80s needs %s among GresTypes; add a line GresTypes=%s",
+					  value, ask[i]->name, ask[i]->name);
+		if (!ask[i]->count)
+			continue;
+		Mu__GresConf *gres = mu_arena_alloc(c->arena, sizeof(*gres));
+		mu__gres_conf__init(gres);
+		gres->name = ask[i]->name;
+		gres->type = ask[i]->type;
+		gres->has_count = 1;
+		gres->count = ask[i]->count;
+		node->gres[node->n_gres++] = gres;
+	}
+	return 0;
+}
+
+/* ---- gres.conf ---- */
+
+static int expand(struct conf *c, const char *what, const char *value, size_t max, char ***ret,
+		  size_t *ret_count)
+{
+	struct mu_err inner = {0};
+	return mu_hostlist_expand(value, max, c->arena, ret, ret_count, &inner)
+		   ? conf__fail(c, MU_EINVAL, "%s: %s", what, inner.text)
+		   : 0;
+}
+
+static int check_nodes(struct conf *c, const struct record *r)
+{
+	for (size_t i = 0; i < r->nodes; i++)
+		if (!mu_map_get_str(&c->node_at, r->node[i]))
+			return conf__fail(c, MU_EINVAL,
+					  "the line names the node %s, which no NodeName line declares",
+					  r->node[i]);
+	return 0;
+}
+
+static int check_files(struct conf *c, const struct record *r)
+{
+	for (size_t i = 0; i < r->files; i++)
+		if (*r->file[i] != '/')
+			return conf__fail(c, MU_EINVAL,
+					  "File is \"%.80s\", but must be an absolute path, beginning with /",
+					  r->file[i]);
+	return 0;
+}
+
+static int record_word(struct conf *c, const struct conf__pair *pair, struct record *r)
+{
+	static const char *const known[] = {"NodeName", "Name", "Type",	 "File",  "MultipleFiles", "Count",
+					    "Cores",	"CPUs", "Links", "Flags", "AutoDetect"};
+	static const char *const cores_form =
+	    "Cores is \"%.80s\", but must be a list of CPU numbers such as 0-3,8";
+	const char *key = pair->key, *value = pair->value;
+	uint64_t count;
+	struct mu_bits bits = {0};
+	if (!strcasecmp(key, "NodeName")) {
+		int rc = expand(c, "NodeName", value, CONF__MAX_NODES, &r->node, &r->nodes);
+		return rc ? rc : check_nodes(c, r);
+	}
+	if (!strcasecmp(key, "Name")) {
+		r->name = value;
+		return is_declared(c, value) ? 0
+					     : conf__fail(c, MU_EINVAL,
+							  "Name=%.80s is not among GresTypes; add a line "
+							  "GresTypes=%.80s to the main file",
+							  value, value);
+	}
+	if (!strcasecmp(key, "Type")) {
+		r->type = value;
+		return 0;
+	}
+	if (!strcasecmp(key, "File") || !strcasecmp(key, "MultipleFiles")) {
+		int rc = expand(c, key, value, CONF__MAX_FILES_GRES, &r->file, &r->files);
+		return rc ? rc : check_files(c, r);
+	}
+	if (!strcasecmp(key, "Count")) {
+		Mu__GresAsk **ask;
+		size_t asks;
+		if (strchr(value, ',') || strchr(value, ':') ||
+		    mu_gres_parse(mu_arena_printf(c->arena, "x:%s", value), c->arena, &ask, &asks, NULL) ||
+		    ask[0]->type)
+			return conf__fail(c, MU_EINVAL, "Count is \"%.80s\", but must be a whole number",
+					  value);
+		count = ask[0]->count;
+		r->count = (int64_t)count;
+		return 0;
+	}
+	if (!strcasecmp(key, "Cores") || !strcasecmp(key, "CPUs")) {
+		r->cores = value;
+		int rc = mu_bits_parse(&bits, value, 65535);
+		mu_bits_free(&bits);
+		return rc ? conf__fail(c, MU_EINVAL, cores_form, value) : 0;
+	}
+	if (!strcasecmp(key, "AutoDetect")) {
+		if (strcasecmp(value, "off"))
+			conf__note(c, "AutoDetect",
+				   "devices are taken from File= lines; nothing is detected");
+		return 0;
+	}
+	if (!strcasecmp(key, "Links") || !strcasecmp(key, "Flags"))
+		return 0;
+	const char *near = conf__nearest(key, known, sizeof(known) / sizeof(known[0]));
+	return near ? conf__fail(c, MU_EINVAL, "gres.conf has no word %s; did you mean %s?", key, near)
+		    : conf__fail(c, MU_EINVAL, "gres.conf has no word %s", key);
+}
+
+static int take_record(struct conf *c, struct conf__line *line)
+{
+	struct record *r = mu_arena_alloc(c->arena, sizeof(*r));
+	r->file_name = line->file;
+	r->line = line->number;
+	r->count = -1;
+	for (int i = 0; i < line->count; i++) {
+		int rc = record_word(c, &line->pair[i], r);
+		if (rc)
+			return rc;
+	}
+	if (!r->name && (r->files || r->type || r->count >= 0))
+		return conf__fail(
+		    c, MU_EINVAL,
+		    "the line says nothing of which resource it is; add Name=, for example Name=gpu");
+	if (!r->name)
+		return 0; /* AutoDetect= alone. */
+	if (r->files && r->count >= 0 && (uint64_t)r->count != r->files)
+		return conf__fail(
+		    c, MU_EINVAL,
+		    "Count is %lld, but File names %zu devices; leave Count out or make them agree",
+		    (long long)r->count, r->files);
+	if (r->count < 0)
+		r->count = r->files ? (int64_t)r->files : 1;
+	struct records *list = c->gres;
+	*list->end = r;
+	list->end = &r->next;
+	list->count++;
+	return 0;
+}
+
+static bool is_for(const struct record *r, const Mu__NodeConf *node, const Mu__GresConf *gres)
+{
+	if (strcasecmp(r->name, gres->name) || (gres->type && (!r->type || strcmp(r->type, gres->type))))
+		return false;
+	for (size_t i = 0; i < r->nodes; i++)
+		if (!strcmp(r->node[i], node->name))
+			return true;
+	return !r->nodes;
+}
+
+/* A device list for WANT units of GRES out of record R. */
+static Mu__GresConf *from_record(struct conf *c, const struct record *r, const Mu__GresConf *gres,
+				 uint64_t count)
+{
+	Mu__GresConf *made = mu_arena_alloc(c->arena, sizeof(*made));
+	mu__gres_conf__init(made);
+	made->name = gres->name;
+	made->type = gres->type ? gres->type : (char *)r->type;
+	made->has_count = 1;
+	made->count = count;
+	made->cores = (char *)r->cores;
+	made->file = r->file;
+	made->n_file = r->files ? (size_t)count : 0;
+	return made;
+}
+
+static int join_one(struct conf *c, Mu__NodeConf *node, const Mu__GresConf *gres, struct records *list,
+		    Mu__GresConf **out, size_t *n)
+{
+	uint64_t want = gres->count;
+	const struct record *last = NULL;
+	for (const struct record *r = list->first; r; r = r->next) {
+		if (!is_for(r, node, gres))
+			continue;
+		last = r;
+		uint64_t take = (uint64_t)r->count < want ? (uint64_t)r->count : want;
+		if (take)
+			out[(*n)++] = from_record(c, r, gres, take);
+		want -= take;
+	}
+	if (!last) { /* A bare counter. */
+		out[*n] = mu_arena_dup(c->arena, gres, sizeof(*gres));
+		++*n;
+		return 0;
+	}
+	if (!want)
+		return 0;
+	c->file = last->file_name;
+	c->line = last->line;
+	return conf__fail(c, MU_EINVAL,
+			  "the node %s should have %llu of Gres=%s%s%s, but gres.conf gives it only %llu",
+			  node->name, (unsigned long long)gres->count, gres->name, gres->type ? ":" : "",
+			  gres->type ? gres->type : "", (unsigned long long)(gres->count - want));
+}
+
+/* A record for nodes that do not have such a resource is an oversight worth a remark. */
+static void check_used(struct conf *c, const struct records *list)
+{
+	for (const struct record *r = list->first; r; r = r->next) {
+		c->file = r->file_name;
+		c->line = r->line;
+		for (size_t i = 0; i < r->nodes; i++) {
+			const Mu__NodeConf *node = mu_map_get_str(&c->node_at, r->node[i]);
+			bool used = false;
+			for (size_t k = 0; k < node->n_gres; k++)
+				used |= !strcasecmp(node->gres[k]->name, r->name);
+			if (!used)
+				conf__note(c, r->name,
+					   mu_arena_printf(c->arena,
+							   "the NodeName line of %s has no Gres=%s, so these "
+							   "devices are not used",
+							   node->name, r->name));
+		}
+	}
+}
+
+int conf__finish_gres(struct conf *c)
+{
+	struct records list = {0};
+	list.end = &list.first;
+	c->gres = &list;
+	int rc = conf__companion(c, "gres.conf", take_record);
+	if (rc == MU_ENOENT)
+		return 0;
+	for (size_t i = 0; i < c->config->n_node && !rc; i++) {
+		Mu__NodeConf *node = c->config->node[i];
+		if (!node->n_gres)
+			continue;
+		size_t n = 0;
+		Mu__GresConf **out =
+		    mu_arena_alloc(c->arena, (node->n_gres * (list.count + 1)) * sizeof(*out));
+		for (size_t k = 0; k < node->n_gres && !rc; k++)
+			rc = join_one(c, node, node->gres[k], &list, out, &n);
+		node->gres = out;
+		node->n_gres = n;
+	}
+	if (!rc)
+		check_used(c, &list);
+	c->gres = NULL;
+	return rc;
+}
