@@ -20,6 +20,8 @@ enum {
 	REPLICA_TRAILING_BYTES = 16 << 20,
 	REPLICA_SIZES = 4096, /* entries whose sizes are remembered, to keep trailing within its bytes */
 	REPLICA_CALLS_MAX = 4096,
+	REPLICA_SAID = 16,	   /* sentences remembered, so as not to be repeated within ... */
+	REPLICA_SAID_MSEC = 30000, /* ... this time */
 	REPLICA_FOREIGN_MSEC =
 	    10000 /* a peer outside the configuration that was not heard for so long is forgotten */
 };
