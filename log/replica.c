@@ -5,6 +5,7 @@
  * once: one message and one write), roles are reported, and closing begins. */
 #include <assert.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -712,6 +713,8 @@ static void open_handles(struct log_replica *r)
 int log_replica_open(const struct log_config *config, struct log_replica **ret, struct mu_err *err)
 {
 	bool empty = false;
+	/* libuv writes to sockets with plain write: a peer that dies would otherwise end this process. */
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	int rv = check_config(config, err);
 	if (!rv)
 		rv = log_guard_check_library(err);

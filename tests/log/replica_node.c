@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,7 +331,7 @@ static void command(char *line)
 		n.window = 64;
 	} else if (!strcmp(word, "load")) {
 		n.todo = UINT64_MAX;
-		n.window = (unsigned)atoi(a);
+		n.window = (unsigned)strtoul(a, NULL, 10);
 	} else if (!strcmp(word, "stop")) {
 		n.todo = 0;
 	} else if (!strcmp(word, "status")) {
@@ -390,7 +389,6 @@ int main(int argc, char **argv)
 	}
 	if (argc < 5)
 		return 2;
-	signal(SIGPIPE, SIG_IGN);
 	c.name = argv[1];
 	c.dir = n.dir = argv[2];
 	c.listen = argv[3];
