@@ -32,6 +32,11 @@ static bool varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 {
 	uint64_t value = 0;
 
+	/* Most are one byte long. */
+	if (*p < end && !(**p & 0x80)) {
+		*ret = *(*p)++;
+		return true;
+	}
 	for (unsigned shift = 0; *p < end && shift < 64; shift += 7) {
 		uint8_t byte = *(*p)++;
 		value |= (uint64_t)(byte & 0x7f) << shift;

@@ -39,7 +39,7 @@ void answer_add(struct answer *a, uint8_t *row, size_t len, const void *key, siz
 	}
 	a->row[a->count++] = (ProtobufCBinaryData){.len = len, .data = row};
 	a->bytes += len + 4;
-	if (a->last_key.len == key_len)
+	if (a->last_key.len == key_len && key_len)
 		memcpy((uint8_t *)a->last_key.data, key, key_len);
 	else
 		a->last_key = (struct mu_view){mu_arena_dup(a->arena, key, key_len), key_len};

@@ -2,9 +2,12 @@
 #include "query/store.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *const family_names[VIEW_CFS] = {"default", "rows", "hist", "index",
 						   "entry",   "part", "blob", "ckpt"};
@@ -47,8 +50,11 @@ static rocksdb_options_t *family_options(enum view_cf cf, rocksdb_cache_t *cache
 
 static int open_store(struct view *v, const char *dir, struct mu_err *err)
 {
-	char *message = NULL;
+	char *message = NULL, current[PATH_MAX];
 
+	if (v->read_only && (snprintf(current, sizeof current, "%s/CURRENT", dir) >= (int)sizeof current ||
+			     access(current, F_OK) != 0))
+		return mu_fail(err, MU_ENOENT, "%s holds no view", dir);
 	v->cache = rocksdb_cache_create_lru(CACHE_BYTES);
 	for (int i = 0; i < VIEW_CFS; i++)
 		v->options[i] = family_options(i, v->cache);

@@ -29,6 +29,7 @@ void fake_event(struct mu_buf *event, uint8_t kind, const void *row, size_t len,
 /* Makes the next entry out of PARTS parts (kind 1 event, 2 blob). */
 void fake_log_add(struct fake_log *log, int64_t time_usec, const struct view_part *parts, size_t count);
 
-struct sch_state *fake_state_copy(const struct sch_state *st);
+/* Removes DIR and the plain files in it, where it exists. */
+void fake_remove_dir(const char *dir);
 
 #endif

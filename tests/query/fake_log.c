@@ -3,9 +3,11 @@
 #include "tests/query/fake.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/base/map.h"
 #include "proto/pb.h"
@@ -141,6 +143,22 @@ void fake_log_done(struct fake_log *log)
 	free(log->v);
 	sch_state_free(log->st);
 	*log = (struct fake_log){0};
+}
+
+void fake_remove_dir(const char *dir)
+{
+	DIR *d = opendir(dir);
+	char path[512];
+
+	if (!d)
+		return;
+	for (struct dirent *e; (e = readdir(d));) {
+		snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+		if (e->d_name[0] != '.')
+			unlink(path);
+	}
+	closedir(d);
+	rmdir(dir);
 }
 
 /* ---- random lives ---- */

@@ -248,19 +248,3 @@ void sch_entry_done(struct sch_state *st, uint64_t pos, int64_t time_usec, struc
 	put(st, &key, bytes, n, false);
 	touched(changes, &key, false);
 }
-
-static int copy_row(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
-{
-	put(arg, key, row, len, false);
-	return 0;
-}
-
-struct sch_state *fake_state_copy(const struct sch_state *st)
-{
-	struct sch_state *copy = sch_state_new();
-
-	sch_rows(st, 0, copy_row, copy);
-	copy->pos = st->pos;
-	copy->now_usec = st->now_usec;
-	return copy;
-}

@@ -2,7 +2,6 @@
  * batches, compared with a model: rows, chain, history, past moments, transfer to another view, damage. A
  * failing run prints its seed. */
 #include <assert.h>
-#include <dirent.h>
 #include <rocksdb/c.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,22 +36,6 @@ static uint64_t seed_now;
 			exit(1);                                                                       \
 		}                                                                                      \
 	} while (0)
-
-static void remove_dir(const char *dir)
-{
-	DIR *d = opendir(dir);
-	char path[512];
-
-	if (!d)
-		return;
-	for (struct dirent *e; (e = readdir(d));) {
-		snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-		if (e->d_name[0] != '.')
-			unlink(path);
-	}
-	closedir(d);
-	rmdir(dir);
-}
 
 /* ---- the model: what accounts must say at POS, from the entries alone ---- */
 
@@ -297,7 +280,7 @@ static void transfer(const struct fake_log *log, struct view *from, const char *
 	uint64_t pos, next;
 	bool more = true;
 
-	remove_dir(dir);
+	fake_remove_dir(dir);
 	OK(view_open(dir, false, &to, &err));
 	apply_some(log, to, mu_seed_below(g, (uint32_t)view_pos(from)), g);
 	OK(view_image_open(from, &im, &pos, &err));
@@ -338,7 +321,7 @@ static void transfer(const struct fake_log *log, struct view *from, const char *
 	compare_accounts(log, to, view_pos(to), 0);
 	compare_accounts(log, to, 1 + mu_seed_below(g, (uint32_t)pos), 500);
 	view_close(to);
-	remove_dir(dir);
+	fake_remove_dir(dir);
 	mu_buf_free(&cursor);
 	mu_buf_free(&page);
 	mu_buf_free(&raw);
@@ -421,7 +404,7 @@ static void one(uint64_t seed, const char *base)
 	fake_log_grow(&log, 300 + mu_seed_below(&g, 600));
 	snprintf(dir, sizeof dir, "%s/a", base);
 	snprintf(other, sizeof other, "%s/b", base);
-	remove_dir(dir);
+	fake_remove_dir(dir);
 	for (unsigned i = 0; i < 12; i++) {
 		write_and_die(&log, dir, &g, mu_seed_below(&g, 3) == 0);
 		OK(view_open(dir, false, &v, &err));
@@ -439,7 +422,7 @@ static void one(uint64_t seed, const char *base)
 	transfer(&log, v, other, &g);
 	view_close(v);
 	damage(dir, &g);
-	remove_dir(dir);
+	fake_remove_dir(dir);
 	fake_log_done(&log);
 }
 
@@ -457,7 +440,7 @@ int main(int argc, char **argv)
 	assert(mkdtemp(base));
 	for (unsigned i = 0; i < seeds; i++)
 		one(first + i, base);
-	remove_dir(base);
+	fake_remove_dir(base);
 	printf("%u seeds passed\n", seeds);
 	return 0;
 }

@@ -1,0 +1,39 @@
+/* query/history.h: the verbs over a whole archive: replay, verify, dump. For muster-history (offline, on a
+ * view opened for reading) and for a controller that answers the same.
+ *
+ * Owns: walking the archive. Leaves to others: options, printing of results, following a live log (view_wait
+ * and hist_dump). */
+#ifndef QUERY_HISTORY_H
+#define QUERY_HISTORY_H
+
+#include "query/dump.h"
+#include "query/view.h"
+
+/* What a replay came to. */
+struct hist_replay {
+	uint64_t first, last;	      /* positions folded; 0 and 0: none */
+	uint64_t events;	      /* event parts folded */
+	uint64_t voided;	      /* of them, events that did not fit */
+	uint64_t digests_checked;     /* positions at which a recorded digest was there to compare with */
+	struct mu_hash chain, digest; /* at LAST: recomputed from the entries, not read */
+	int64_t time_usec;
+};
+/* Tells how far a replay has come, every 1,024 entries; a non-zero return ends it and is returned. May be
+ * NULL. */
+typedef int (*hist_progress)(void *arg, uint64_t pos, uint64_t to);
+
+/* Folds the archive through sch_evolve over FROM..TO (0: from the first entry, up to the applied position),
+ * beginning with an empty State at position 1, else with the State of FROM - 1. Chain and digest are
+ * recomputed and compared at every position. 0; MU_ECORRUPT with *RET_BAD the first position at which
+ * something differs or is missing; MU_EVERSION (an event that this version does not know; *RET_BAD);
+ * MU_ENOENT (FROM is not in the archive). Blocks: some 10 us an event. RET is filled as far as it got. */
+int hist_replay(struct view *v, uint64_t from, uint64_t to, hist_progress progress, void *arg,
+		struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err);
+
+/* Prints the entries FROM..TO (0: from the first archived, up to the applied position), one line for each
+ * part, as query/dump.h shows. Entries whose parts are no longer all kept are printed as one line of kind
+ * "forgotten". 0, what SINK returned, MU_ENOENT, ... */
+int hist_dump(struct view *v, uint64_t from, uint64_t to, bool json, dump_sink sink, void *arg,
+	      struct mu_err *err);
+
+#endif
