@@ -60,13 +60,13 @@ def must(*words):
 class Disk:
     """An ext4 file system in a file, mounted where the controllers keep their state."""
 
-    def __init__(self, t, where):
+    def __init__(self, t, where, size_bytes=1 << 30):
         self.test, self.where, self.number = t, where, 0
-        self.image = os.path.join(t.dir, "disk.0")
+        self.image = os.path.join(t.dir, "disk.%s.0" % os.path.basename(where))
         with open(self.image, "wb") as f:
-            f.truncate(1 << 30)
-        must("mkfs.ext4", "-q", "-F", self.image)
-        os.makedirs(where)
+            f.truncate(size_bytes)
+        must("mkfs.ext4", "-q", "-F", "-m", "0", self.image)
+        os.makedirs(where, exist_ok=True)
         if subprocess.run(["mount", "-o", "loop", self.image, where], stderr=subprocess.DEVNULL).returncode:
             raise Skip("this host cannot mount a file (no loop device)")
         t.after.append(self.unmount)
