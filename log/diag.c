@@ -63,7 +63,7 @@ static const char *const flag_names[] = {
     "Snapshot",
 };
 enum { FLAGS = sizeof flag_names / sizeof *flag_names };
-_Static_assert(FLAGS <= FLAGS_MAX, "a flag is a bit of 64");
+_Static_assert((int)FLAGS <= (int)FLAGS_MAX, "a flag is a bit of 64");
 
 static const char *program = "muster";
 static char path[PATH_MAX];

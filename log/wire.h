@@ -56,6 +56,9 @@ void wire_reply(struct wire_call *call, struct mu_view reply);
 struct wire_server *wire_server_close(struct wire_server *s);
 size_t wire_server_waiting(const struct wire_server *s); /* requests not yet answered */
 
+/* Other spans than WIRE_HELLO_SEC, WIRE_STALL_SEC and WIRE_IDLE_SEC, for connections that come to such a wait
+ * from now on. They are looked at once a second. */
+void wire_server_spans(struct wire_server *s, unsigned hello_msec, unsigned stall_msec, unsigned idle_msec);
 /* Counters for sdiag and metrics. Any thread. */
 struct wire_stats {
 	uint64_t requests, busy;       /* received; of them answered BUSY_REPLY */

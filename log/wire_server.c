@@ -65,10 +65,6 @@ enum state { ARMED_READ, READING, HANDLING, REPLYING, ARMED_WRITE, WRITING, GONE
 
 /* One list for each span of time, so that every list is in the order of its deadlines. */
 enum list { LIST_FRESH, LIST_FRAME, LIST_SEND, LIST_IDLE, LISTS, LIST_NONE = LISTS };
-static const int list_sec[LISTS] = {[LIST_FRESH] = WIRE_HELLO_SEC,
-				    [LIST_FRAME] = WIRE_STALL_SEC,
-				    [LIST_SEND] = WIRE_STALL_SEC,
-				    [LIST_IDLE] = WIRE_IDLE_SEC};
 
 struct wire_call {
 	struct wire_server *server;
@@ -114,6 +110,7 @@ struct wire_server {
 	pthread_mutex_t lock; /* guards everything below, and state, list and fd of every connection */
 	pthread_cond_t replied;
 	bool closed;
+	int64_t span_usec[LISTS];
 	struct slot *slots;
 	uint32_t slot_count, free_slot; /* UINT32_MAX ends the list */
 	struct wire_call *heads[LISTS], *tails[LISTS];
@@ -141,7 +138,7 @@ static void enlist(struct wire_call *c, enum list list)
 	struct wire_server *s = c->server;
 	unlist(c);
 	c->list = list;
-	c->deadline_usec = clock_mono_usec() + list_sec[list] * INT64_C(1000000);
+	c->deadline_usec = clock_mono_usec() + s->span_usec[list];
 	c->prev = s->tails[list];
 	*(c->prev ? &c->prev->next : &s->heads[list]) = c;
 	s->tails[list] = c;
@@ -774,11 +771,12 @@ int wire_server_open(const char *const *addresses, size_t count, size_t max_wait
 		abort();
 	*s = (struct wire_server){
 	    .handler = handler, .arg = arg, .max_waiting = max_waiting, .epoll = -1, .stop = -1};
-	s->free_slot = UINT32_MAX;
-	s->max_connections = raise_descriptors();
-	mu_buf_add(&s->busy, busy_reply.data, busy_reply.len);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->replied, NULL);
+	s->free_slot = UINT32_MAX;
+	wire_server_spans(s, WIRE_HELLO_SEC * 1000, WIRE_STALL_SEC * 1000, WIRE_IDLE_SEC * 1000);
+	s->max_connections = raise_descriptors();
+	mu_buf_add(&s->busy, busy_reply.data, busy_reply.len);
 	int code = listen_all(s, addresses, count, &own);
 	if (!code)
 		code = start_threads(s, &own);
@@ -788,6 +786,15 @@ int wire_server_open(const char *const *addresses, size_t count, size_t max_wait
 	}
 	*ret = s;
 	return 0;
+}
+
+void wire_server_spans(struct wire_server *s, unsigned hello_msec, unsigned stall_msec, unsigned idle_msec)
+{
+	pthread_mutex_lock(&s->lock);
+	s->span_usec[LIST_FRESH] = hello_msec * INT64_C(1000);
+	s->span_usec[LIST_FRAME] = s->span_usec[LIST_SEND] = stall_msec * INT64_C(1000);
+	s->span_usec[LIST_IDLE] = idle_msec * INT64_C(1000);
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void stop_threads(struct wire_server *s)

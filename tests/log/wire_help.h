@@ -46,6 +46,13 @@ static inline unsigned sized(unsigned fast, unsigned ci, unsigned full)
 	return size && strcmp(size, "ci") == 0 ? ci : fast;
 }
 
+/* The row of tests/sizes called NAME, or DEFAULT when no runner set it. */
+static inline unsigned size_row(const char *name, unsigned fallback)
+{
+	const char *text = getenv(name);
+	return text ? (unsigned)strtoul(text, NULL, 10) : fallback;
+}
+
 static inline unsigned seed_of_run(void)
 {
 	const char *text = getenv("MUSTER_TEST_SEED");
