@@ -122,7 +122,7 @@ static int add_living(struct living *w, struct mu_view row, const struct pick_jo
 	uint8_t *copy = mu_buf_grow(&w->row, row.len);
 	w->row.len = pick_job_public(row, w->a->query->slim, copy);
 	pick_put_bytes(&w->record, HIST_JOB, (struct mu_view){w->row.data, w->row.len});
-	if (job->attempt && job->start_usec)
+	if (pick_job_ran(job))
 		for (size_t i = steps_find(&w->steps, job->id, job->attempt);
 		     i < w->steps.count && w->steps.v[i].job == job->id &&
 		     w->steps.v[i].attempt == job->attempt;
@@ -189,7 +189,7 @@ static int state_has(struct answer *a, uint32_t job, uint32_t record)
 	if (code)
 		return code == MU_ENOENT ? 0 : code;
 	pick_job((struct mu_view){row.data, row.len}, &face);
-	return (face.attempt && face.start_usec ? face.attempt : face.attempt + 1) == record;
+	return face.restarts + 1 == record;
 }
 
 /* The record as it is shown; slim where asked. */

@@ -3,9 +3,9 @@
  *
  * A record is written whenever a job row arrives in an ended state, and when a job that had started goes back
  * to waiting or on to a further attempt: then the row as it was before becomes the record of the attempt that
- * is over. The record's number is the attempt, or the attempt that it would have been for a job that ended
- * while it waited; so folding the same entries again writes the same records. Steps reported after the end
- * are merged into the record. */
+ * is over. The record's number is one more than the restarts before it: the attempt, or what would have been
+ * the next attempt of a job that ended while it waited. So folding the same entries again writes the same
+ * records. Steps reported after the end are merged into the record. */
 #include "query/store.h"
 
 #include <assert.h>
@@ -13,14 +13,20 @@
 #include "proto/states.h"
 #include "query/pick.h"
 
-enum { /* fields overridden in a record, see proto/rows.proto; in protobuf the last value of a field counts */
-       JOB_STATE = 8,
-       JOB_END = 43,
-       JOB_END_POS = 73,
-       HIST_JOB = 1,
-       HIST_STEP = 2,
-       STEP_KEY = 12,
+/* Fields of a row that a record overrides, see proto/rows.proto; in protobuf the last value of a field
+ * counts. */
+enum {
+	JOB_STATE = 8,
+	JOB_START = 42,
+	JOB_END = 43,
+	JOB_NODE_LIST = 51,
+	JOB_NODE_COUNT = 52,
+	JOB_EXIT_CODE = 60,
+	JOB_EXIT_SIGNAL = 61,
+	JOB_END_DETAIL = 67,
+	JOB_END_POS = 73,
 };
+enum { HIST_JOB = 1, HIST_STEP = 2, STEP_KEY = 12 };
 
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
 		       uint32_t record)
@@ -57,11 +63,6 @@ static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct 
 		else
 			view__del(v, wb, VIEW_INDEX, key, n);
 	}
-}
-
-static bool started(const struct pick_job *job)
-{
-	return job->attempt > 0 && job->start_usec > 0;
 }
 
 static void step_put(struct view_batch *b, struct mu_map *steps, uint32_t step, struct mu_view bytes,
@@ -118,8 +119,30 @@ struct record {
 	uint32_t job, record, attempt; /* attempt 0: it has no steps */
 	struct mu_view job_row;	       /* empty: the record exists and keeps its own */
 	bool superseded;
-	uint32_t state; /* overrides the row's, where not 0 */
+	uint32_t state;	    /* overrides the row's, where not 0 */
+	struct mu_view now; /* the row that shows how the run ended, where that is not job_row; or empty */
 };
+
+/* What the row of a job that waits again still tells of the run that is over. */
+static void copy_end(struct mu_buf *job, struct mu_view now)
+{
+	struct pick f;
+
+	while (pick_next(&now, &f))
+		if (f.number == JOB_END || f.number == JOB_EXIT_CODE || f.number == JOB_EXIT_SIGNAL ||
+		    f.number == JOB_END_DETAIL)
+			mu_buf_add(job, f.begin, (size_t)(f.end - f.begin));
+}
+
+/* A job that ended while it waited has nothing of the run before. */
+static void clear_run(struct mu_buf *job)
+{
+	static const uint32_t numbers[] = {JOB_START, JOB_EXIT_CODE, JOB_EXIT_SIGNAL, JOB_NODE_COUNT};
+
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		pick_put_number(job, numbers[i], 0);
+	pick_put_bytes(job, JOB_NODE_LIST, (struct mu_view){0});
+}
 
 /* The job's part of the record: the row without its secret, with state, end and position filled in. */
 static struct mu_view record_job(struct view_batch *b, const struct record *r, const struct view_entry *entry,
@@ -129,9 +152,12 @@ static struct mu_view record_job(struct view_batch *b, const struct record *r, c
 	uint8_t *copy = mu_buf_grow(&job, r->job_row.len);
 
 	job.len = pick_job_public(r->job_row, false, copy);
-	pick_job(r->job_row, ret);
+	copy_end(&job, r->now);
 	if (r->state)
 		pick_put_number(&job, JOB_STATE, r->state);
+	pick_job((struct mu_view){job.data, job.len}, ret);
+	if (!pick_job_ran(ret) && ret->attempt)
+		clear_run(&job);
 	if (ret->end_usec == 0)
 		pick_put_number(&job, JOB_END, (uint64_t)entry->time_usec);
 	if (ret->end_pos == 0)
@@ -207,21 +233,26 @@ static int requeued(struct view_batch *b, const struct view_entry *entry, const 
 	struct mu_view before;
 	struct pick_job was;
 
-	if (now->attempt == 0 || (started(now) && now->attempt == 1))
+	if (now->restarts == 0)
 		return 0;
 	int found = view__row(b, SCH_ROW_JOB, row->key.bytes, row->key.len, &hold, &before, err);
 	if (found <= 0)
 		return found;
 	pick_job(before, &was);
-	if (!started(&was) || (was.attempt == now->attempt && started(now)))
+	if (!pick_job_ran(&was) || was.restarts >= now->restarts)
 		return 0;
 	struct record r = {.job = was.id,
-			   .record = was.attempt,
+			   .record = was.restarts + 1,
 			   .attempt = was.attempt,
 			   .job_row = before,
 			   .superseded = true};
-	if (!mu_job_state_ended(was.state))
-		r.state = mu_job_state_ended(was.end_state) ? was.end_state : JOB_REQUEUED;
+	if (!mu_job_state_ended(was.state)) {
+		if (!pick_job_ran(now))
+			r.now = row->row;
+		r.state = mu_job_state_ended(was.end_state)    ? was.end_state
+			  : mu_job_state_ended(now->end_state) ? now->end_state
+							       : JOB_REQUEUED;
+	}
 	return record_write(b, entry, &r, err);
 }
 
@@ -234,10 +265,9 @@ static int hist_job(struct view_batch *b, const struct view_entry *entry, const 
 	int code = requeued(b, entry, row, &job, err);
 	if (code || !mu_job_state_ended(job.state))
 		return code;
-	bool ran = started(&job);
 	struct record r = {.job = job.id,
-			   .record = ran ? job.attempt : job.attempt + 1,
-			   .attempt = ran ? job.attempt : 0,
+			   .record = job.restarts + 1,
+			   .attempt = pick_job_ran(&job) ? job.attempt : 0,
 			   .job_row = row->row};
 	return record_write(b, entry, &r, err);
 }

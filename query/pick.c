@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "proto/states.h"
+
 enum { /* fields of JobRow and JobSpec, see proto/rows.proto and proto/spec.proto */
        JOB_ID = 1,
        JOB_SPEC = 2,
@@ -11,6 +13,7 @@ enum { /* fields of JobRow and JobSpec, see proto/rows.proto and proto/spec.prot
        JOB_USER = 5,
        JOB_STATE = 8,
        JOB_ATTEMPT = 13,
+       JOB_RESTARTS = 14,
        JOB_PARTITION = 20,
        JOB_ACCOUNT = 21,
        JOB_QOS = 22,
@@ -114,6 +117,9 @@ void pick_job(struct mu_view row, struct pick_job *ret)
 		case JOB_ATTEMPT:
 			ret->attempt = (uint32_t)f.value;
 			break;
+		case JOB_RESTARTS:
+			ret->restarts = (uint32_t)f.value;
+			break;
 		case JOB_PARTITION:
 			ret->partition = f.bytes;
 			break;
@@ -148,6 +154,17 @@ void pick_job(struct mu_view row, struct pick_job *ret)
 			break;
 		}
 	}
+	if (pick_job_ran(ret))
+		return;
+	ret->start_usec = 0;
+	ret->node_list = (struct mu_view){0};
+	if (!mu_job_state_ended(ret->state))
+		ret->end_usec = 0;
+}
+
+bool pick_job_ran(const struct pick_job *job)
+{
+	return job->attempt > job->restarts;
 }
 
 struct mu_view pick_bytes(struct mu_view message, uint32_t number)

@@ -257,9 +257,7 @@ static void advance(struct fake_log *log, struct mu_buf *event, struct mu_arena 
 		if (dice == 0) {
 			SET(row, state, JOB_PENDING);
 			SET(row, restarts, row->restarts + 1);
-			SET(row, start_usec, 0);
-			row->has_start_usec = 0;
-			row->node_list = NULL;
+			/* Start and nodes of the run that is over stay until the next. */
 		} else if (dice < 4) {
 			step(event, id, row->attempt, dice, JOB_RUNNING, now);
 		} else {
