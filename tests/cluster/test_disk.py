@@ -40,13 +40,13 @@ def test_disk_full(t):
 
     leader = c.leader()
     t.say("the disk of the leader %s is full", leader)
-    filler = {leader: fill(mounted[leader].where, 300)}
+    filler = {leader: fill(mounted[leader].where, 100)}
     wait_until("another leader", 30, lambda: c.leader(among=[n for n in c.controllers() if n != leader]) != leader)
     c.sbatch("-H", "--wrap", "true")
 
     for name in c.controllers():
         if name not in filler:
-            filler[name] = fill(mounted[name].where, 300)
+            filler[name] = fill(mounted[name].where, 100)
     wait_until("a refusal", 30, lambda: c.run("sbatch", "-H", "--wrap", "true", timeout=20).code != 0, 0.5)
     refused = c.run("sbatch", "-H", "--wrap", "true", timeout=20).refused("Batch job submission failed", "No space left on the controller's disk")
     t.say("refused with: %s", refused.err.strip())
