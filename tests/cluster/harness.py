@@ -21,6 +21,8 @@ import wire
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TESTS = []
 USER = "nobody"
+# How much longer everything may take than on a machine of today; a guest without KVM sets it.
+SLOW = float(os.environ.get("MUSTER_SLOW", "1"))
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"}
 
 
@@ -68,7 +70,7 @@ def size(name):
 
 def wait_until(what, seconds, condition, pause=0.1):
     """Waits for CONDITION to give something true and gives it back."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOW
     last = None
     while True:
         try:
@@ -115,7 +117,7 @@ class Cluster:
         os.chmod(self.home, 0o777)
         test.clusters.append(self)
         if start:
-            local.up(self.c, conf, self.waiting)
+            local.up(self.c, conf, self.waiting * SLOW)
 
     # -- commands
 
@@ -128,7 +130,7 @@ class Cluster:
                                  errors="surrogateescape", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         try:
-            out, err = child.communicate(stdin, timeout)
+            out, err = child.communicate(stdin, timeout * SLOW)
             code = child.returncode
         except subprocess.TimeoutExpired:
             child.kill()
