@@ -229,7 +229,7 @@ static int try_record(struct answer *a, struct mu_view key, struct mu_view value
 		return 0;
 	if (a->source.past && mu_get_be64(value.data) > a->source.pos)
 		return 0;
-	if ((value.data[8] & VIEW_HIST_SUPERSEDED) && !a->query->duplicates)
+	if ((value.data[16] & VIEW_HIST_SUPERSEDED) && !a->query->duplicates)
 		return 0;
 	struct mu_view row = {value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
 	pick_job(pick_bytes(row, HIST_JOB), &job);

@@ -186,10 +186,10 @@ int view_apply(struct view *v, const struct view_entry *entries, size_t count, s
 			for (size_t k = 0; k < entries[i].row_count; k++)
 				if (entries[i].rows[k].key.kind == SCH_ROW_CONFIG && !entries[i].rows[k].gone)
 					view__config_changed(v, entries[i].rows[k].row);
-			v->stats.rows += entries[i].row_count;
+			view__count(v, &v->stats.rows, entries[i].row_count);
 		}
-		v->stats.batches++;
-		v->stats.entries += count;
+		view__count(v, &v->stats.batches, 1);
+		view__count(v, &v->stats.entries, count);
 		view__seen(v);
 		code = view__ckpt_step(v, &v->now, err);
 	}

@@ -220,6 +220,21 @@ int view_entry_get(struct view *v, uint64_t pos, struct mu_buf *out, struct mu_h
 	return 0;
 }
 
+int view_mark(struct view *v, uint64_t pos, struct mu_hash *ret_chain, struct mu_hash *ret_digest,
+	      bool *ret_digest_known, int64_t *ret_time_usec, struct mu_err *err)
+{
+	MU_CLEANUP(view__archived_done) struct view_archived a = {0};
+	int code = view__archived(v, pos, &a, err);
+
+	if (code)
+		return code;
+	*ret_chain = a.chain;
+	*ret_digest = a.digest;
+	*ret_digest_known = a.digest_known;
+	*ret_time_usec = a.time_usec;
+	return 0;
+}
+
 uint64_t view_archive_first(struct view *v)
 {
 	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};

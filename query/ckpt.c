@@ -117,8 +117,8 @@ static int write_delta(struct view *v, struct view_line *line, struct mu_err *er
 	line->weight = 0;
 	line->delta_rows += rows;
 	line->deltas++;
-	v->stats.checkpoint_deltas++;
-	v->stats.checkpoint_rows += rows;
+	view__count(v, &v->stats.checkpoint_deltas, 1);
+	view__count(v, &v->stats.checkpoint_rows, rows);
 	return 0;
 }
 
@@ -168,8 +168,8 @@ static int copy_step(struct view *v, struct view_line *line, struct mu_err *err)
 		copy_done(v, line);
 	if (code == 0 && end) {
 		line->full_rows = line->copy_rows;
-		v->stats.checkpoint_fulls++;
-		v->stats.checkpoint_rows += line->copy_rows;
+		view__count(v, &v->stats.checkpoint_fulls, 1);
+		view__count(v, &v->stats.checkpoint_rows, line->copy_rows);
 	}
 	return code;
 }

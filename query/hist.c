@@ -26,7 +26,7 @@ enum {
 	JOB_END_DETAIL = 67,
 	JOB_END_POS = 73,
 };
-enum { HIST_JOB = 1, HIST_STEP = 2, STEP_KEY = 12 };
+enum { HIST_JOB = 1, HIST_STEP = 2, STEP_NUMBER = 3, STEP_KEY = 12 };
 
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
 		       uint32_t record)
@@ -76,17 +76,23 @@ static void step_put(struct view_batch *b, struct mu_map *steps, uint32_t step, 
 	mu_map_put_u64(steps, step, slot);
 }
 
-/* All step rows of one attempt as the batch leaves them, over those that the record has already. */
-static int steps_gather(struct view_batch *b, uint32_t job, uint32_t attempt, struct mu_view old_record,
-			struct mu_map *steps, struct mu_err *err)
+/* The steps that a record has already. */
+static void steps_old(struct view_batch *b, struct mu_view old_row, struct mu_map *steps)
+{
+	struct pick f;
+
+	while (pick_next(&old_row, &f))
+		if (f.number == HIST_STEP && f.type == 2)
+			step_put(b, steps, (uint32_t)pick_number(f.bytes, STEP_NUMBER), f.bytes, true);
+}
+
+/* All step rows of one attempt as the batch leaves them. */
+static int steps_gather(struct view_batch *b, uint32_t job, uint32_t attempt, struct mu_map *steps,
+			struct mu_err *err)
 {
 	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
 	uint8_t from[9], to[9];
-	struct pick f;
 
-	while (pick_next(&old_record, &f))
-		if (f.number == HIST_STEP && f.type == 2)
-			step_put(b, steps, (uint32_t)pick_number(f.bytes, 3), f.bytes, true);
 	from[0] = SCH_ROW_STEP | b->line->shadow;
 	mu_put_be32(from + 1, job);
 	mu_put_be32(from + 5, attempt);
@@ -168,55 +174,81 @@ static struct mu_view record_job(struct view_batch *b, const struct record *r, c
 	return kept;
 }
 
+/* What stands in history under a record's key. */
+struct old_record {
+	uint64_t first, last; /* entries that wrote it first and last */
+	uint8_t flags;
+	struct mu_view row; /* empty: there is none */
+	struct pick_job face;
+	struct mu_buf hold;
+};
+
+static void old_done(struct old_record *old)
+{
+	mu_buf_free(&old->hold);
+}
+
+static int old_read(struct view_batch *b, const uint8_t key[8], struct old_record *ret, struct mu_err *err)
+{
+	struct mu_view value = {0};
+	int found = view__row(b, VIEW_PENDING_HIST, key, 8, &ret->hold, &value, err);
+
+	if (found <= 0 || value.len <= VIEW_HIST_HEAD)
+		return found < 0 ? found : 0;
+	ret->first = mu_get_be64(value.data);
+	ret->last = mu_get_be64(value.data + 8);
+	ret->flags = value.data[16];
+	ret->row = (struct mu_view){value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
+	pick_job(pick_bytes(ret->row, HIST_JOB), &ret->face);
+	return 0;
+}
+
+/* Puts the record together. One that a later entry has written already (history is being filled in below it)
+ * keeps its job and its steps; what comes from below is only added. So the order in which entries reach the
+ * view does not matter. */
 static int record_write(struct view_batch *b, const struct view_entry *entry, const struct record *r,
 			struct mu_err *err)
 {
-	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	MU_CLEANUP(old_done) struct old_record old = {0};
 	MU_CLEANUP(mu_buf_free) struct mu_buf value = {0};
 	MU_CLEANUP(mu_map_clear) struct mu_map steps = {0};
-	struct mu_view old = {0}, old_row = {0}, job;
-	struct pick_job face, old_face;
-	uint64_t pos = entry->pos;
 	uint8_t key[8], flags = r->superseded ? VIEW_HIST_SUPERSEDED : 0;
+	struct pick_job face;
+	struct mu_view job;
 
 	mu_put_be32(key, r->job);
 	mu_put_be32(key + 4, r->record);
-	int found = view__row(b, VIEW_PENDING_HIST, key, sizeof key, &hold, &old, err);
-	if (found < 0)
-		return found;
-	if (found && old.len > VIEW_HIST_HEAD) {
-		old_row = (struct mu_view){old.data + VIEW_HIST_HEAD, old.len - VIEW_HIST_HEAD};
-		/* History that is filled in later knows the true position of records that a received State
-		 * brought. */
-		if (mu_get_be64(old.data) < pos)
-			pos = mu_get_be64(old.data);
-		flags |= old.data[8];
-		pick_job(pick_bytes(old_row, HIST_JOB), &old_face);
-	} else if (r->job_row.len == 0) {
-		return 0;
-	}
-	if (r->job_row.len) {
+	int code = old_read(b, key, &old, err);
+	if (code || (!old.row.len && !r->job_row.len))
+		return code;
+	bool below = old.row.len && old.last > entry->pos;
+	/* A step may come to a record that a later entry made; it does not make it older. */
+	uint64_t first = old.row.len && (old.first < entry->pos || !r->job_row.len) ? old.first : entry->pos;
+	if (r->job_row.len && !below) {
 		job = record_job(b, r, entry, &face);
 	} else {
-		job = pick_bytes(old_row, HIST_JOB);
-		face = old_face;
+		job = pick_bytes(old.row, HIST_JOB);
+		face = old.face;
 	}
-	if (r->attempt) {
-		int code = steps_gather(b, r->job, r->attempt, old_row, &steps, err);
-		if (code)
-			return code;
-	}
+	if (!below)
+		steps_old(b, old.row, &steps);
+	if (r->attempt)
+		code = steps_gather(b, r->job, r->attempt, &steps, err);
+	if (code)
+		return code;
+	if (below)
+		steps_old(b, old.row, &steps);
 	uint8_t *head = mu_buf_grow(&value, VIEW_HIST_HEAD);
-	mu_put_be64(head, pos);
-	head[8] = flags;
+	mu_put_be64(head, first);
+	mu_put_be64(head + 8, below ? old.last : entry->pos);
+	head[16] = old.flags | flags;
 	pick_put_bytes(&value, HIST_JOB, job);
 	uint64_t step = 0;
 	for (struct mu_view *row; (row = mu_map_next_u64(&steps, step, &step)); step++)
 		pick_put_bytes(&value, HIST_STEP, *row);
-	if (old_row.len && r->job_row.len)
-		index_record(b->v, b->wb, &old_face, r->job, r->record, pos, false);
-	if (r->job_row.len)
-		index_record(b->v, b->wb, &face, r->job, r->record, pos, true);
+	if (old.row.len)
+		index_record(b->v, b->wb, &old.face, r->job, r->record, old.first, false);
+	index_record(b->v, b->wb, &face, r->job, r->record, first, true);
 	view__put(b->v, b->wb, VIEW_HIST, key, sizeof key, value.data, value.len);
 	struct mu_view kept = {mu_arena_dup(&b->pending.arena, value.data, value.len), value.len};
 	view__pending_put(b, VIEW_PENDING_HIST, key, sizeof key, kept, false)->entry_pos = entry->pos;
@@ -233,7 +265,8 @@ static int requeued(struct view_batch *b, const struct view_entry *entry, const 
 	struct mu_view before;
 	struct pick_job was;
 
-	if (now->restarts == 0)
+	/* Where a whole State came, nothing is known of how runs ended before it; filling in tells. */
+	if (now->restarts == 0 || !entry->header.data)
 		return 0;
 	int found = view__row(b, SCH_ROW_JOB, row->key.bytes, row->key.len, &hold, &before, err);
 	if (found <= 0)
@@ -314,7 +347,7 @@ int view__hist(struct view_batch *b, const struct view_entry *entry, struct mu_e
 
 int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, struct mu_err *err)
 {
-	struct mu_view row = {value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
+	struct mu_view row;
 	struct pick_job job;
 	int code = 0;
 
@@ -323,6 +356,7 @@ int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, st
 	if (key.len != 8 || value.len <= VIEW_HIST_HEAD)
 		return mu_fail(err, MU_EPROTO, "a history record of %zu bytes under a key of %zu came",
 			       value.len, key.len);
+	row = (struct mu_view){value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
 	pick_job(pick_bytes(row, HIST_JOB), &job);
 	if (job.id != mu_get_be32(key.data))
 		return mu_fail(err, MU_EPROTO, "a history record of job %u came as one of job %u", job.id,
@@ -339,4 +373,39 @@ int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, st
 	}
 	pthread_mutex_unlock(&v->writer);
 	return code;
+}
+
+int view_hist_read(struct view *v, struct mu_buf *cursor, size_t max, struct mu_buf *out, bool *ret_more,
+		   struct mu_err *err)
+{
+	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
+	struct mu_view none = {0}, from = {cursor->data, cursor->len};
+	size_t start = out->len;
+	uint8_t last[8];
+	bool any = false;
+
+	view__scan(v, NULL, VIEW_HIST, from, none, &scan);
+	for (; view__scan_valid(&scan) && out->len - start < max; view__scan_next(&scan)) {
+		struct mu_view key = view__scan_key(&scan), value = view__scan_value(&scan);
+		if (key.len != sizeof last ||
+		    (from.len == key.len && memcmp(cursor->data, key.data, key.len) == 0))
+			continue;
+		mu_buf_add(out, key.data, key.len);
+		mu_put_be32(mu_buf_grow(out, 4), (uint32_t)value.len);
+		mu_buf_add(out, value.data, value.len);
+		memcpy(last, key.data, sizeof last);
+		any = true;
+	}
+	bool more = view__scan_valid(&scan);
+	int code = view__scan_end(&scan, "reading history", err);
+	if (code) {
+		out->len = start;
+		return code;
+	}
+	if (any) {
+		mu_buf_reset(cursor);
+		mu_buf_add(cursor, last, sizeof last);
+	}
+	*ret_more = more;
+	return 0;
 }

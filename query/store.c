@@ -178,3 +178,10 @@ int view__tip_read(struct view *v, const rocksdb_readoptions_t *read, const char
 			       hold.len, VIEW_TIP_BYTES);
 	return 0;
 }
+
+void view__count(struct view *v, uint64_t *counter, uint64_t n)
+{
+	pthread_mutex_lock(&v->lock);
+	*counter += n;
+	pthread_mutex_unlock(&v->lock);
+}

@@ -51,11 +51,11 @@ enum {
 	VIEW_LEAF_BYTES = 1 + MU_HASH_BYTES + 4,
 	VIEW_TIP_BYTES = 8 + 8 + 2 * MU_HASH_BYTES,
 	VIEW_KEY_MAX = 1 + SCH_KEY_MAX,
-	VIEW_SHADOW = 0x80,	  /* kind bit of rows that belong to the history being filled in */
-	VIEW_PARTS_MAX = 4096,	  /* as LOG_PARTS_MAX */
-	VIEW_HIST_HEAD = 8 + 1,	  /* position and flags before a HistRow */
-	VIEW_HIST_SUPERSEDED = 1, /* flag: the job went on in a later record (requeue) */
-	VIEW_PAST_STATES = 4,	  /* past States kept for --at; each as large as State was then */
+	VIEW_SHADOW = 0x80,	    /* kind bit of rows that belong to the history being filled in */
+	VIEW_PARTS_MAX = 4096,	    /* as LOG_PARTS_MAX */
+	VIEW_HIST_HEAD = 8 + 8 + 1, /* positions and flags before a HistRow */
+	VIEW_HIST_SUPERSEDED = 1,   /* flag: the job went on in a later record (requeue) */
+	VIEW_PAST_STATES = 4,	    /* past States kept for --at; each as large as State was then */
 };
 
 /* What is applied: the position and what stands at it. */
@@ -182,6 +182,8 @@ void view__tip_pack(const struct view_tip *tip, uint8_t out[VIEW_TIP_BYTES]);
 int view__tip_unpack(struct mu_view bytes, struct view_tip *ret);
 int view__tip_read(struct view *v, const rocksdb_readoptions_t *read, const char *key, struct view_tip *ret,
 		   struct mu_err *err);
+
+void view__count(struct view *v, uint64_t *counter, uint64_t n); /* a counter in v->stats */
 
 /* ---- apply.c ---- */
 int view__apply(struct view_batch *b, const struct view_entry *entry, struct mu_err *err);

@@ -250,11 +250,11 @@ bool view_wait(struct view *v, uint64_t pos, unsigned timeout_msec)
 
 void view_stats(struct view *v, struct view_stats *ret)
 {
-	pthread_mutex_lock(&v->writer);
+	pthread_mutex_lock(&v->lock);
 	*ret = v->stats;
 	ret->fill_from = v->fill_to.pos ? v->fill.tip.pos + 1 : 0;
 	ret->fill_to = v->fill_to.pos;
-	pthread_mutex_unlock(&v->writer);
+	pthread_mutex_unlock(&v->lock);
 	for (int i = 0; i < VIEW_CFS; i++) {
 		uint64_t bytes = 0;
 		if (rocksdb_property_int_cf(v->db, v->cf[i], "rocksdb.total-sst-files-size", &bytes) == 0)

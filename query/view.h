@@ -79,6 +79,10 @@ int view_state_at(struct view *v, uint64_t pos, struct sch_state **ret, struct m
  * being filled in. */
 int view_pos_at(struct view *v, int64_t usec, uint64_t *ret_pos, struct mu_err *err);
 
+/* Chain, digest and time recorded at POS; MU_ENOENT when it is not in the archive. RET_DIGEST_KNOWN false:
+ * the digest was not recorded. */
+int view_mark(struct view *v, uint64_t pos, struct mu_hash *ret_chain, struct mu_hash *ret_digest,
+	      bool *ret_digest_known, int64_t *ret_time_usec, struct mu_err *err);
 /* Archive. OUT gets the raw entry (header + parts, unpadded, as log/entry.h); MU_ENOENT when not there. */
 int view_entry_get(struct view *v, uint64_t pos, struct mu_buf *out, struct mu_hash *ret_chain,
 		   struct mu_err *err);
@@ -115,6 +119,10 @@ uint64_t view_backfill_next(struct view *v);
  * Entries filled in already are accepted and ignored. MU_EINVAL out of order. */
 int view_backfill(struct view *v, uint64_t pos, struct mu_view raw, const struct mu_hash *chain,
 		  struct mu_err *err);
+/* History records of jobs, page by page, as a peer takes them over: be32 job, be32 record, u32 length
+ * (big-endian), value; until about MAX bytes. CURSOR is empty at first. */
+int view_hist_read(struct view *v, struct mu_buf *cursor, size_t max, struct mu_buf *out, bool *ret_more,
+		   struct mu_err *err);
 /* Takes over one history record of a peer (key and value of its hist family) where the archive below is no
  * longer kept. */
 int view_backfill_hist(struct view *v, struct mu_view key, struct mu_view hist_row, struct mu_err *err);

@@ -247,6 +247,7 @@ static void advance(struct fake_log *log, struct mu_buf *event, struct mu_arena 
 		if (dice == 0) {
 			SET(row, state, JOB_CANCELLED);
 			SET(row, end_usec, now);
+			SET(row, end_pos, log->count + 1);
 		} else {
 			SET(row, state, JOB_RUNNING);
 			SET(row, attempt, row->attempt + 1);

@@ -271,6 +271,29 @@ static void check_past(const struct fake_log *log, struct view *v, struct mu_see
 
 /* ---- transfer ---- */
 
+/* Everything that accounts are made of, but for the entry that wrote a record last. */
+static void history_hash(struct view *v, struct mu_seed *g, struct mu_hash *ret)
+{
+	struct mu_buf cursor = {0}, page = {0};
+	struct mu_hasher h;
+	bool more = true;
+
+	mu_hasher_init(&h);
+	while (more) {
+		mu_buf_reset(&page);
+		OK(view_hist_read(v, &cursor, 1 + mu_seed_below(g, 5000), &page, &more, &err));
+		for (size_t at = 0; at < page.len;) {
+			uint32_t len = mu_get_be32(page.data + at + 8);
+			mu_hasher_add(&h, page.data + at, 12 + 8);
+			mu_hasher_add(&h, page.data + at + 12 + 16, len - 16);
+			at += 12 + len;
+		}
+	}
+	mu_hasher_done(&h, ret);
+	mu_buf_free(&cursor);
+	mu_buf_free(&page);
+}
+
 static void transfer(const struct fake_log *log, struct view *from, const char *dir, struct mu_seed *g)
 {
 	struct mu_buf cursor = {0}, page = {0}, raw = {0};
@@ -316,6 +339,11 @@ static void transfer(const struct fake_log *log, struct view *from, const char *
 		OK(view_backfill(to, next, (struct mu_view){raw.data, raw.len}, &chain, &err));
 	}
 	apply_some(log, to, log->count, g);
+	struct mu_hash mine, theirs;
+	apply_some(log, from, log->count, g);
+	history_hash(to, g, &mine);
+	history_hash(from, g, &theirs);
+	same_hash(&mine, &theirs);
 	check_present(log, to);
 	check_past(log, to, g, 10);
 	compare_accounts(log, to, view_pos(to), 0);
