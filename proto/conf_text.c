@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "proto/conf_impl.h"
+#include "proto/pb.h"
 
 int conf__fail(struct conf *c, int code, const char *format, ...)
 {
@@ -311,6 +312,8 @@ static int read_text(struct conf *c, const char *file, const char *text, int dep
 			return conf__fail(c, MU_ELIMIT, "the configuration has more than %d lines",
 					  CONF__MAX_LINES);
 		take_line(c, &p, &number, &buf);
+		if (!mu_pb_is_text((const char *)buf.data))
+			return conf__fail(c, MU_ESYNTAX, "the line holds bytes that are no UTF-8 text");
 		rc = read_line(c, (const char *)buf.data, depth, includes, take);
 	}
 	return rc;

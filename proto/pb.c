@@ -3,6 +3,8 @@
  * over the bytes before the decoding refuses all three. */
 #include "proto/pb.h"
 
+#include <string.h>
+
 enum { MAX_DEPTH = 16 };
 
 static void *pb_alloc(void *data, size_t size)
@@ -51,6 +53,11 @@ static int is_text(const uint8_t *p, const uint8_t *end)
 		p += n;
 	}
 	return 1;
+}
+
+int mu_pb_is_text(const char *text)
+{
+	return is_text((const uint8_t *)text, (const uint8_t *)text + strlen(text));
 }
 
 static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)

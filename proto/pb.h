@@ -17,4 +17,8 @@ size_t mu_pb_pack(const ProtobufCMessage *message, struct mu_buf *out);
  * message nests deeper than 16. The result lives as long as ARENA. */
 ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const void *data, size_t len, struct mu_arena *arena);
 
+/* True for well-formed UTF-8: what a string field may hold. A text that is not must be refused before it is packed, because
+ * nobody would unpack it again. */
+int mu_pb_is_text(const char *text);
+
 #endif

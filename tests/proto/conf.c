@@ -214,6 +214,7 @@ static const struct {
     {"SlurmctldPrt=1", "c line 5", "SlurmctldPrt", "did you mean SlurmctldPort"},
     {"NodNeame=n9", "c line 5", "NodNeame", "did you mean NodeName"},
     {"PartitonName=p Nodes=n1", "c line 5", "PartitonName", "did you mean PartitionName"},
+    {"MailProg=/b\xffin", "c line 5", "bytes", "UTF-8"},
     {"Zzyzx=1", "c line 5", "Zzyzx", "unknown key"},
     {"KillWait=soon", "c line 5", "soon", "whole number from 1 to 65533"},
     {"KillWait=0", "c line 5", "\"0\"", "from 1 to 65533"},
