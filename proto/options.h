@@ -1,8 +1,8 @@
 /* proto/options.h: the registry of command-line options. Pure data.
  *
- * Owns: the rows of options.def as a table, and the meaning of their columns. From a row come getopt, #SBATCH, the environment
- * variables, help, manual page, completion and, for job options, the field of Mu__JobSpec. Leaves to others: parsing words (cli/option.c)
- * and what options mean together (cli/spec.c). */
+ * Owns: the rows of options.def as a table, and the meaning of their columns. From a row come getopt,
+ * #SBATCH, the environment variables, help, manual page, completion and, for job options, the field of
+ * Mu__JobSpec. Leaves to others: parsing words (cli/option.c) and what options mean together (cli/spec.c). */
 #ifndef PROTO_OPTIONS_H
 #define PROTO_OPTIONS_H
 
@@ -33,22 +33,23 @@ enum mu_option_arg {
 	MU_ARG_IDS    /* attached, or the next word when that begins with a digit */
 };
 
-/* How the text of a value becomes the field named in the row (of JobSpec for submitters, of Query for listers). */
+/* How the text of a value becomes the field named in the row (of JobSpec for submitters, of Query for
+ * listers). */
 enum mu_option_kind {
-	MU_KIND_WORD,    /* string or bytes, as written */
-	MU_KIND_WORDS,   /* repeated string: comma list */
-	MU_KIND_NUMBER,  /* whole number, 1 and up */
-	MU_KIND_COUNT,   /* whole number, 0 and up */
-	MU_KIND_SPAN,    /* seconds, mu_span_parse */
-	MU_KIND_DATE,    /* microseconds, mu_date_parse */
-	MU_KIND_MEMORY,  /* MiB, mu_mem_parse */
-	MU_KIND_ON,      /* bool true */
-	MU_KIND_OFF,     /* bool false */
-	MU_KIND_PATH,    /* bytes */
-	MU_KIND_HOSTS,   /* host list, checked, folded */
-	MU_KIND_HINT,    /* kept under the option's name in JobSpec.hint */
-	MU_KIND_OWN,     /* the command's own code */
-	MU_KIND_REFUSED  /* known, and refused by name with the row's help as the reason */
+	MU_KIND_WORD,	/* string or bytes, as written */
+	MU_KIND_WORDS,	/* repeated string: comma list */
+	MU_KIND_NUMBER, /* whole number, 1 and up */
+	MU_KIND_COUNT,	/* whole number, 0 and up */
+	MU_KIND_SPAN,	/* seconds, mu_span_parse */
+	MU_KIND_DATE,	/* microseconds, mu_date_parse */
+	MU_KIND_MEMORY, /* MiB, mu_mem_parse */
+	MU_KIND_ON,	/* bool true */
+	MU_KIND_OFF,	/* bool false */
+	MU_KIND_PATH,	/* bytes */
+	MU_KIND_HOSTS,	/* host list, checked, folded */
+	MU_KIND_HINT,	/* kept under the option's name in JobSpec.hint */
+	MU_KIND_OWN,	/* the command's own code */
+	MU_KIND_REFUSED /* known, and refused by name with the row's help as the reason */
 };
 
 struct mu_option {
@@ -59,7 +60,8 @@ struct mu_option {
 	enum mu_option_arg arg;
 	enum mu_option_kind kind;
 	const char *field;   /* "" : none */
-	const char *env;     /* words; "*X" stands for the command's prefix (SBATCH_, SALLOC_, SLURM_, SQUEUE_ ...) with X */
+	const char *env;     /* words; "*X" stands for the command's prefix (SBATCH_, SALLOC_, SLURM_, SQUEUE_
+				...) with X */
 	const char *metavar; /* shown for the value */
 	const char *help;
 };

@@ -1,0 +1,286 @@
+/* cli/ask.c: one question to any controller. Local sockets first, where the kernel vouches for the user and
+ * no credential is needed; else TCP with a MUNGE credential. The request's id lets the same bytes be sent
+ * again, to any controller, without doing anything twice. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "log/auth.h"
+#include "log/envelope.pb-c.h"
+#include "log/wire.h"
+#include "proto/pb.h"
+#include "proto/version.h"
+
+enum { RETRY_MSEC = 100, AGE_TOLD_USEC = 1000000 };
+
+static int64_t monotonic_msec(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static int open_clients(struct cli *c, struct mu_err *err)
+{
+	const char *ipc[CLI_CONTROLLERS_MAX], *tcp[CLI_CONTROLLERS_MAX];
+	unsigned ipcs = 0;
+	int rc;
+
+	if (c->has_conf)
+		return 0;
+	rc = cli_conf_read(&c->arena, &c->conf, err);
+	if (rc)
+		return rc;
+	if (!c->conf.controllers)
+		return mu_fail(err, MU_EINVAL, "%s names no controller: it has no SlurmctldHost line",
+			       c->conf.path);
+	for (unsigned i = 0; i < c->conf.controllers; i++) {
+		const char *path = mu_arena_printf(&c->arena, "%s/musterd.%s.sock", c->conf.run_dir,
+						   c->conf.controller[i].name);
+
+		if (access(path, F_OK) == 0)
+			ipc[ipcs++] = mu_arena_printf(&c->arena, "ipc://%s", path);
+		tcp[i] = mu_arena_printf(&c->arena, "tcp://%s:%u", c->conf.controller[i].addr,
+					 c->conf.controller[i].port);
+	}
+	if (ipcs)
+		c->local = wire_client_new(ipc, ipcs);
+	c->remote = wire_client_new(tcp, c->conf.controllers);
+	c->has_conf = true;
+	return 0;
+}
+
+static int read_reply(struct cli *c, const struct auth_keys *keys, const struct auth_sent *sent,
+		      struct mu_buf *in, Mu__Reply **ret, struct mu_err *err)
+{
+	struct mu_view envelope = {in->data, in->len}, body;
+	int rc = auth_open_reply(keys, sent, envelope, &c->arena, &body, err);
+
+	if (rc)
+		return rc;
+	*ret = (Mu__Reply *)mu_pb_unpack(&mu__reply__descriptor, body.data, body.len, &c->arena);
+	return *ret ? 0 : mu_fail(err, MU_EPROTO, "A controller sent a reply that cannot be read");
+}
+
+static int ask_local(struct cli *c, struct mu_view body, unsigned timeout_msec, Mu__Reply **ret,
+		     struct mu_err *err)
+{
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0}, in MU_CLEANUP(mu_buf_free) = {0};
+	int rc = auth_seal_user(NULL, body, false, &out, NULL, err);
+
+	if (rc)
+		return rc;
+	rc = wire_request(c->local, (struct mu_view){out.data, out.len}, timeout_msec, &in, err);
+	return rc ? rc : read_reply(c, NULL, NULL, &in, ret, err);
+}
+
+static int ask_remote(struct cli *c, struct mu_view body, unsigned timeout_msec, Mu__Reply **ret,
+		      struct mu_err *err)
+{
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0}, in MU_CLEANUP(mu_buf_free) = {0};
+	struct auth_keys keys = {0};
+	struct auth_sent sent = {0};
+	const char *path = mu_arena_printf(&c->arena, "%s/cluster.pub", c->conf.key_dir);
+	int rc;
+
+	keys.has_public = access(path, F_OK) == 0;
+	if (keys.has_public) {
+		rc = auth_load_public(path, keys.cluster_public, err);
+		if (rc)
+			return rc;
+	}
+	rc = auth_seal_user(&keys, body, true, &out, &sent, err);
+	if (rc)
+		return rc;
+	rc = wire_request(c->remote, (struct mu_view){out.data, out.len}, timeout_msec, &in, err);
+	return rc ? rc : read_reply(c, &keys, &sent, &in, ret, err);
+}
+
+/* An answer that another controller, or the same one a moment later, may better. */
+static bool worth_another(int code)
+{
+	return code == MU_ENOTLEADER || code == MU_ENOTREADY;
+}
+
+int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, Mu__Reply **ret,
+		   struct mu_err *err)
+{
+	static char client[64];
+	uint8_t nonce[16];
+	Mu__RequestId id = MU__REQUEST_ID__INIT;
+	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
+	struct mu_view view;
+	int64_t until = monotonic_msec() + timeout_msec;
+	int rc = open_clients(c, err);
+
+	if (rc)
+		return rc;
+	if (getrandom(nonce, sizeof nonce, 0) != sizeof nonce)
+		return mu_fail(err, MU_EIO, "No random bytes for the request's id: %s", strerror(errno));
+	id.has_birth_usec = id.has_nonce = 1;
+	id.birth_usec = cli_now_usec();
+	id.nonce = (ProtobufCBinaryData){sizeof nonce, nonce};
+	request->id = &id;
+	snprintf(client, sizeof client, "%s " MU_VERSION, c->name);
+	request->client = client;
+	mu_pb_pack(&request->base, &body);
+	request->id = NULL;
+	view = (struct mu_view){body.data, body.len};
+	for (;;) {
+		int64_t left = until - monotonic_msec();
+
+		if (left < 1)
+			left = 1;
+		rc = MU_ECONNECT;
+		if (c->local) {
+			rc = ask_local(c, view, (unsigned)left, ret, err);
+			if (rc == MU_ECONNECT)
+				c->local = wire_client_free(c->local);
+		}
+		if (rc == MU_ECONNECT)
+			rc = ask_remote(c, view, (unsigned)left, ret, err);
+		if (rc || !worth_another((*ret)->code) || monotonic_msec() + RETRY_MSEC >= until)
+			return rc;
+		wire_client_rotate(c->local ? c->local : c->remote);
+		nanosleep(&(struct timespec){.tv_nsec = RETRY_MSEC * 1000000L}, NULL);
+	}
+}
+
+int cli_ask(struct cli *c, Mu__Request *request, Mu__Reply **ret, struct mu_err *err)
+{
+	int rc = open_clients(c, err);
+
+	return rc ? rc : cli_ask_within(c, request, c->conf.message_timeout_sec * 1000, ret, err);
+}
+
+int cli_ask_done(struct cli *c, Mu__Request *request, Mu__Reply **ret, struct mu_err *err)
+{
+	Mu__Reply *reply;
+	int rc = cli_ask(c, request, &reply, err);
+
+	if (rc)
+		return rc;
+	if (reply->code)
+		return mu_fail(err, reply->code, "%s",
+			       reply->text && *reply->text ? reply->text : mu_strerror(reply->code));
+	if (ret)
+		*ret = reply;
+	return 0;
+}
+
+int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct mu_err *err)
+{
+	for (;;) {
+		Mu__Request request = MU__REQUEST__INIT;
+		Mu__Reply *reply;
+		const Mu__Rows *rows;
+		int rc;
+
+		if (c->at && *c->at)
+			query->at = (char *)c->at;
+		request.ask_case = MU__REQUEST__ASK_QUERY;
+		request.query = query;
+		rc = cli_ask_done(c, &request, &reply, err);
+		if (rc)
+			return rc;
+		if (reply->answer_case != MU__REPLY__ANSWER_ROWS)
+			return mu_fail(err, MU_EPROTO, "A controller answered a query without rows");
+		rows = reply->rows;
+		if (rows->age_usec > AGE_TOLD_USEC && !c->age_told) {
+			cli_say(c,
+				"no controller leads at present; this is how things stood %" PRId64
+				" seconds ago",
+				rows->age_usec / 1000000);
+			c->age_told = true;
+		}
+		c->now_usec = rows->now_usec;
+		if (!c->at || !*c->at) /* spans go on between two entries of the log */
+			c->now_usec = cli_now_usec() > c->now_usec ? cli_now_usec() : c->now_usec;
+		for (size_t i = 0; i < rows->n_row; i++)
+			row(arg, (struct mu_view){rows->row[i].data, rows->row[i].len});
+		if (!rows->next_key.len)
+			return 0;
+		query->has_after_key = 1;
+		query->after_key = rows->next_key;
+	}
+}
+
+struct collect {
+	struct cli *cli;
+	const ProtobufCMessageDescriptor *type;
+	void **rows;
+	size_t count, cap;
+	bool broken;
+};
+
+static void collect_row(void *arg, struct mu_view row)
+{
+	struct collect *k = arg;
+	void *m = mu_pb_unpack(k->type, row.data, row.len, &k->cli->arena);
+
+	if (!m) {
+		k->broken = true;
+		return;
+	}
+	if (k->count == k->cap) {
+		size_t cap = k->cap ? 2 * k->cap : 64;
+		void **more = mu_arena_alloc(&k->cli->arena, cap * sizeof *more);
+
+		if (k->count)
+			memcpy(more, k->rows, k->count * sizeof *more);
+		k->rows = more;
+		k->cap = cap;
+	}
+	k->rows[k->count++] = m;
+}
+
+int cli_query_all(struct cli *c, Mu__Query *query, const ProtobufCMessageDescriptor *type, void ***ret,
+		  size_t *ret_count, struct mu_err *err)
+{
+	struct collect k = {.cli = c, .type = type};
+	int rc = cli_query(c, query, collect_row, &k, err);
+
+	if (rc)
+		return rc;
+	if (k.broken)
+		return mu_fail(err, MU_EPROTO, "A controller sent a row that cannot be read");
+	*ret = k.rows;
+	*ret_count = k.count;
+	return 0;
+}
+
+int cli_set_at(struct cli *c, const char *text, struct mu_err *err)
+{
+	int64_t usec;
+	int rc;
+
+	if (text[0] == '@') {
+		if (!text[1] || strspn(text + 1, "0123456789") != strlen(text + 1))
+			return mu_fail(
+			    err, MU_ESYNTAX,
+			    "Invalid --at specification: \"%s\" (a time, or @ and a position of the log)",
+			    text);
+		c->at = mu_arena_strdup(&c->arena, text);
+		return 0;
+	}
+	rc = mu_date_parse(text, cli_now_usec(), 0, &cli_zone, &usec, NULL);
+	if (rc)
+		return mu_fail(err, rc,
+			       "Invalid --at specification: \"%s\" (a time, or @ and a position of the log)",
+			       text);
+	c->at = mu_arena_printf(&c->arena, "=%" PRId64, usec);
+	return 0;
+}
+
+void cli_done(struct cli *c)
+{
+	c->local = c->local ? wire_client_free(c->local) : NULL;
+	c->remote = c->remote ? wire_client_free(c->remote) : NULL;
+	mu_arena_free(&c->arena);
+}

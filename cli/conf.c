@@ -1,0 +1,235 @@
+/* cli/conf.c: the quick reader of the configuration file. A command needs where the controllers are and
+ * nothing else, and a file of 10,000 nodes must not cost it a parse: lines whose first letter cannot begin a
+ * wanted key are skipped by memchr. proto/conf.c is the judge of the whole syntax; here what cannot be read
+ * as a wanted key is somebody else's line. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+#ifndef MU_SYSCONFDIR
+#define MU_SYSCONFDIR "/etc"
+#endif
+
+enum { CONF_MAX = 64 << 20, CONF_DEPTH_MAX = 8 };
+
+int cli_read_file(const char *path, size_t max, struct mu_arena *arena, char **ret, size_t *ret_len,
+		  struct mu_err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	char *text;
+	size_t len = 0;
+
+	if (fd < 0)
+		return mu_fail(err, errno == ENOENT ? MU_ENOENT : MU_EIO, "Unable to open file %s: %s", path,
+			       strerror(errno));
+	if (fstat(fd, &st) || S_ISDIR(st.st_mode) || (uint64_t)st.st_size > max) {
+		close(fd);
+		return mu_fail(err, MU_ELIMIT, "%s is %s", path,
+			       S_ISDIR(st.st_mode) ? "a directory" : "too large");
+	}
+	text = mu_arena_alloc(arena, (size_t)st.st_size + 1);
+	while (len < (size_t)st.st_size) {
+		ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int e = errno;
+
+			close(fd);
+			return mu_fail(err, MU_EIO, "Unable to read file %s: %s", path, strerror(e));
+		}
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	close(fd);
+	text[len] = 0;
+	*ret = text;
+	*ret_len = len;
+	return 0;
+}
+
+int cli_conf_find(struct mu_arena *arena, const char **ret_path, struct mu_err *err)
+{
+	static const char *const places[] = {MU_SYSCONFDIR "/muster/muster.conf", "/etc/muster/muster.conf",
+					     "/etc/slurm/slurm.conf"};
+	static const char *const variables[] = {"SLURM_CONF", "MUSTER_CONF"};
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *path = getenv(variables[i]);
+
+		if (path && *path) {
+			*ret_path = mu_arena_strdup(arena, path);
+			return 0;
+		}
+	}
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		if (access(places[i], F_OK) == 0) {
+			*ret_path = places[i];
+			return 0;
+		}
+	}
+	return mu_fail(err, MU_ENOENT, "No configuration file: set SLURM_CONF, or write %s or %s", places[0],
+		       places[2]);
+}
+
+/* "name(addr:port:peerport)", "name(addr)", "name". */
+static int add_controller(struct cli_conf *conf, const char *value, struct mu_arena *arena,
+			  struct mu_err *err)
+{
+	const char *open = strchr(value, '('), *close = open ? strchr(open, ')') : NULL;
+	char *addr, *colon, *name;
+
+	if (open && !close)
+		return mu_fail(err, MU_ESYNTAX, "%s: SlurmctldHost=%s lacks its closing bracket", conf->path,
+			       value);
+	if (conf->controllers == CLI_CONTROLLERS_MAX)
+		return 0;
+	name =
+	    open ? mu_arena_printf(arena, "%.*s", (int)(open - value), value) : mu_arena_strdup(arena, value);
+	addr = open ? mu_arena_printf(arena, "%.*s", (int)(close - open - 1), open + 1) : name;
+	conf->controller[conf->controllers].name = name;
+	conf->controller[conf->controllers].port = 0;
+	colon = open ? strchr(addr, ':') : NULL;
+	if (colon) {
+		*colon = 0;
+		conf->controller[conf->controllers].port = (unsigned)strtoul(colon + 1, NULL, 10);
+	}
+	conf->controller[conf->controllers].addr = *addr ? addr : name;
+	conf->controllers++;
+	return 0;
+}
+
+static unsigned read_port(const char *value)
+{
+	return (unsigned)strtoul(value, NULL, 10); /* "6817-6820": the first */
+}
+
+static int take(struct cli_conf *conf, const char *key, const char *value, struct mu_arena *arena,
+		struct mu_err *err)
+{
+	if (strcasecmp(key, "ClusterName") == 0)
+		conf->cluster = value;
+	else if (strcasecmp(key, "SlurmctldHost") == 0)
+		return add_controller(conf, value, arena, err);
+	else if (strcasecmp(key, "ControlMachine") == 0 || strcasecmp(key, "BackupController") == 0)
+		return add_controller(conf, value, arena, err);
+	else if (strcasecmp(key, "SlurmctldPort") == 0)
+		conf->port = read_port(value);
+	else if (strcasecmp(key, "MessageTimeout") == 0)
+		conf->message_timeout_sec = (unsigned)strtoul(value, NULL, 10);
+	else if (strcasecmp(key, "MusterRunDir") == 0)
+		conf->run_dir = value;
+	else if (strcasecmp(key, "MusterKeyDir") == 0)
+		conf->key_dir = value;
+	return 0;
+}
+
+static int scan(const char *path, const char *text, unsigned depth, struct mu_arena *arena,
+		struct cli_conf *conf, struct mu_err *err);
+
+static int scan_include(const char *path, const char *name, unsigned depth, struct mu_arena *arena,
+			struct cli_conf *conf, struct mu_err *err)
+{
+	const char *slash = strrchr(path, '/'), *full = name;
+	char *text;
+	size_t len;
+	int rc;
+
+	if (depth == CONF_DEPTH_MAX)
+		return mu_fail(err, MU_ELIMIT, "%s: include files nest deeper than %d", path, CONF_DEPTH_MAX);
+	if (name[0] != '/' && slash)
+		full = mu_arena_printf(arena, "%.*s/%s", (int)(slash - path), path, name);
+	rc = cli_read_file(full, CONF_MAX, arena, &text, &len, err);
+	return rc ? rc : scan(full, text, depth + 1, arena, conf, err);
+}
+
+static bool may_matter(char c)
+{
+	c = (char)tolower((unsigned char)c);
+	return c == 'c' || c == 's' || c == 'm' || c == 'b' || c == 'i';
+}
+
+static int scan(const char *path, const char *text, unsigned depth, struct mu_arena *arena,
+		struct cli_conf *conf, struct mu_err *err)
+{
+	for (const char *p = text; *p;) {
+		const char *end = strchrnul(p, '\n');
+		char *line, *equals, *value;
+		size_t len;
+
+		while (p < end && (*p == ' ' || *p == '\t'))
+			p++;
+		if (p == end || !may_matter(*p)) {
+			p = *end ? end + 1 : end;
+			continue;
+		}
+		line = mu_arena_printf(arena, "%.*s", (int)(end - p), p);
+		p = *end ? end + 1 : end;
+		line[strcspn(line, "#\r")] = 0;
+		for (len = strlen(line); len && isspace((unsigned char)line[len - 1]); len--)
+			line[len - 1] = 0;
+		if (strncasecmp(line, "include", 7) == 0 && isspace((unsigned char)line[7])) {
+			int rc =
+			    scan_include(path, line + 7 + strspn(line + 7, " \t"), depth, arena, conf, err);
+
+			if (rc)
+				return rc;
+			continue;
+		}
+		equals = strchr(line, '=');
+		if (!equals)
+			continue;
+		value = equals + 1 + strspn(equals + 1, " \t");
+		for (*equals = 0; equals > line && isspace((unsigned char)equals[-1]); equals--)
+			equals[-1] = 0;
+		len = strlen(value);
+		if (*value == '"' && len > 1 && value[len - 1] == '"') {
+			value[len - 1] = 0;
+			value++;
+		}
+		if (take(conf, line, value, arena, err))
+			return err ? err->code : MU_ESYNTAX;
+	}
+	return 0;
+}
+
+int cli_conf_text(const char *path, const char *text, struct mu_arena *arena, struct cli_conf *ret,
+		  struct mu_err *err)
+{
+	struct cli_conf conf = {
+	    .path = path, .cluster = "", .run_dir = "/run/muster", .port = 6817, .message_timeout_sec = 10};
+	int rc;
+
+	conf.key_dir = "/etc/muster/keys";
+	rc = scan(path, text, 0, arena, &conf, err);
+	if (rc)
+		return rc;
+	for (unsigned i = 0; i < conf.controllers; i++) {
+		if (!conf.controller[i].port)
+			conf.controller[i].port = conf.port;
+	}
+	*ret = conf;
+	return 0;
+}
+
+int cli_conf_read(struct mu_arena *arena, struct cli_conf *ret, struct mu_err *err)
+{
+	const char *path;
+	char *text;
+	size_t len;
+	int rc = cli_conf_find(arena, &path, err);
+
+	if (rc || (rc = cli_read_file(path, CONF_MAX, arena, &text, &len, err)))
+		return rc;
+	return cli_conf_text(path, text, arena, ret, err);
+}

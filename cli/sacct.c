@@ -1,0 +1,459 @@
+/* cli/sacct.c: lists jobs and steps, finished ones too. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/column.h"
+#include "cli/filter.h"
+#include "cli/model.h"
+#include "cli/option.h"
+#include "cli/spec.h"
+#include "proto/states.h"
+
+#define FORMAT_DEFAULT "jobid,jobname,partition,account,alloccpus,state,exitcode"
+#define FORMAT_BRIEF "jobid,state,exitcode"
+#define FORMAT_LONG                                                                                          \
+	"jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,"           \
+	"maxrssnode,"                                                                                        \
+	"maxrsstask,averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu," \
+	"ntasks,"                                                                                            \
+	"alloccpus,elapsed,state,exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,"      \
+	"consumedenergy,"                                                                                    \
+	"maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,"             \
+	"maxdiskwritetask,"                                                                                  \
+	"avediskwrite,reqtres,alloctres,tresusageinave,tresusageinmax,tresusageinmaxnode,"                   \
+	"tresusageinmaxtask,"                                                                                \
+	"tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,tresusageoutmax,"               \
+	"tresusageoutmaxnode,"                                                                               \
+	"tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+
+struct sacct {
+	struct cli *cli;
+	const struct cli_args *args;
+	struct cli_format format;
+	struct cli_acct_style style;
+	Mu__Query query;
+	struct cli_job_id *id;
+	size_t ids;
+	uint32_t nodes[2], cpus[2];
+	int64_t limit[2];
+	unsigned cell_flags;
+	char unit;
+	bool jobs_only, duplicates;
+};
+
+/* ---- filters that the query does not have ---- */
+
+static bool in_range(const uint32_t range[2], uint32_t value)
+{
+	return !range[0] || (value >= range[0] && value <= range[1]);
+}
+
+static bool group_wanted(const struct sacct *s, const Mu__JobRow *j)
+{
+	const char *groups = cli_args_value(s->args, OPT_list_gid);
+	size_t count;
+	char **words;
+
+	if (!groups)
+		return true;
+	words = cli_split(&s->cli->arena, groups, &count);
+	for (size_t i = 0; i < count; i++) {
+		uint32_t gid;
+
+		if ((j->group && strcmp(j->group, words[i]) == 0) ||
+		    (!cli_group_id(words[i], &gid, NULL) && gid == j->gid))
+			return true;
+	}
+	return false;
+}
+
+static bool job_wanted(const struct sacct *s, const Mu__JobRow *j)
+{
+	const Mu__JobSpec *spec = cli_job_spec(j);
+	const char *wckeys = cli_args_value(s->args, OPT_wckeys),
+		   *features = cli_args_value(s->args, OPT_constraints);
+
+	if (!in_range(s->nodes, j->node_count ? j->node_count : j->nodes_min) ||
+	    !in_range(s->cpus, j->cpus_total))
+		return false;
+	if (s->limit[0] && (s->limit[1] ? j->time_limit_sec < s->limit[0] : j->time_limit_sec != s->limit[0]))
+		return false;
+	if (s->limit[1] && j->time_limit_sec > s->limit[1])
+		return false;
+	if (wckeys && !cli_in_list(wckeys, spec->wckey))
+		return false;
+	if (features && (!spec->features || !cli_in_list(features, spec->features)))
+		return false;
+	return group_wanted(s, j);
+}
+
+/* Was the row of JOB (step NULL) or STEP asked for by -j? */
+static bool row_wanted(const struct sacct *s, const Mu__JobRow *job, const Mu__StepRow *step)
+{
+	if (s->jobs_only && step)
+		return false;
+	if (!s->ids)
+		return true;
+	for (size_t i = 0; i < s->ids; i++) {
+		const struct cli_job_id *id = &s->id[i];
+
+		if (id->job == job->id && !id->has_task &&
+		    (!id->has_step || (step && step->step == id->step)))
+			return true;
+	}
+	return false;
+}
+
+/* ---- printing ---- */
+
+static void print_cell(const struct sacct *s, const Mu__HistRow *row, const Mu__StepRow *step,
+		       const Mu__Usage *sum, struct mu_buf *out)
+{
+	struct cli_cell cell = {.job = row->job,
+				.step = step,
+				.usage = sum,
+				.now_usec = s->cli->now_usec,
+				.flags = s->cell_flags,
+				.unit = s->unit};
+
+	cell.cluster = s->cli->conf.cluster;
+	cell.arena = &s->cli->arena;
+	if (cli_args_has(s->args, OPT_truncate)) {
+		cell.from_usec = s->query.from_usec;
+		cell.to_usec = s->query.to_usec;
+	}
+	cli_acct_row(&s->format, &s->style, &cell, out);
+}
+
+/* Batch and extern first, then by number, as Slurm lists them. */
+static int step_order(const Mu__StepRow *s)
+{
+	return s->step == MU_STEP_BATCH ? 0 : s->step == MU_STEP_EXTERN ? 1 : 2;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+	const Mu__StepRow *x = *(Mu__StepRow *const *)a, *y = *(Mu__StepRow *const *)b;
+
+	if (step_order(x) != step_order(y))
+		return step_order(x) - step_order(y);
+	return (x->step > y->step) - (x->step < y->step);
+}
+
+static void print_row(const struct sacct *s, const Mu__HistRow *row, struct mu_buf *out)
+{
+	Mu__Usage sum = MU__USAGE__INIT;
+
+	if (row->n_step)
+		qsort(row->step, row->n_step, sizeof *row->step, compare_steps);
+	for (size_t i = 0; i < row->n_step; i++) {
+		if (row->step[i]->usage) {
+			sum.user_cpu_usec += row->step[i]->usage->user_cpu_usec;
+			sum.sys_cpu_usec += row->step[i]->usage->sys_cpu_usec;
+		}
+	}
+	if (row_wanted(s, row->job, NULL))
+		print_cell(s, row, NULL, &sum, out);
+	for (size_t i = 0; i < row->n_step; i++) {
+		if (row_wanted(s, row->job, row->step[i]))
+			print_cell(s, row, row->step[i], NULL, out);
+	}
+}
+
+static int print_script(const struct sacct *s, const Mu__HistRow *row)
+{
+	uint64_t offset = 0, total = 1;
+
+	printf("Batch Script for "
+	       "%u\n--------------------------------------------------------------------------------\n",
+	       row->job->id);
+	while (offset < total) {
+		Mu__Request request = MU__REQUEST__INIT;
+		Mu__BlobAsk ask = MU__BLOB_ASK__INIT;
+		Mu__Reply *reply;
+		struct mu_err err = {0};
+
+		ask.has_hash = ask.has_offset = ask.has_job = 1;
+		ask.hash = cli_job_spec(row->job)->script_hash;
+		ask.offset = offset;
+		ask.job = row->job->id;
+		request.ask_case = MU__REQUEST__ASK_BLOB;
+		request.blob = &ask;
+		if (cli_ask_done(s->cli, &request, &reply, &err)) {
+			cli_error(s->cli, "%s", err.text);
+			return 1;
+		}
+		if (reply->answer_case != MU__REPLY__ANSWER_BLOB || !reply->blob->data.len)
+			break;
+		fwrite(reply->blob->data.data, 1, reply->blob->data.len, stdout);
+		offset += reply->blob->data.len;
+		total = reply->blob->total;
+	}
+	return 0;
+}
+
+static int list(struct sacct *s)
+{
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
+	struct cli_model model = {0};
+	struct mu_err err = {0};
+	void **rows;
+	size_t count;
+	bool json = cli_args_has(s->args, OPT_json), scripts = cli_args_has(s->args, OPT_batch_script);
+	int rc = 0;
+
+	if (cli_query_all(s->cli, &s->query, &mu__hist_row__descriptor, &rows, &count, &err)) {
+		/* An id that nobody knows is an empty list here. */
+		if (err.code != MU_EJOBID) {
+			cli_error(s->cli, "%s", err.text);
+			return 1;
+		}
+		count = 0;
+	}
+	if (json) {
+		cli_model_begin(s->cli, &model);
+		json_array(&model.json, "jobs");
+	} else if (!scripts && !cli_args_has(s->args, OPT_noheader_acct)) {
+		cli_acct_heading(&s->format, &s->style, &out);
+	}
+	for (size_t i = 0; i < count; i++) {
+		const Mu__HistRow *row = rows[i], *next = i + 1 < count ? rows[i + 1] : NULL;
+
+		if (!row->job || !job_wanted(s, row->job))
+			continue;
+		/* Attempts of one job stand together: without -D the last one is shown. */
+		if (!s->duplicates && next && next->job && next->job->id == row->job->id &&
+		    next->job->attempt > row->job->attempt)
+			continue;
+		if (json)
+			cli_model_history(&model.json, s->cli, row);
+		else if (scripts)
+			rc |= print_script(s, row);
+		else
+			print_row(s, row, &out);
+		if (!json && out.len > 60000) {
+			fwrite(out.data, 1, out.len, stdout);
+			mu_buf_reset(&out);
+		}
+	}
+	if (json) {
+		json_array_end(&model.json);
+		return cli_model_end(&model);
+	}
+	fwrite(out.data ? (char *)out.data : "", 1, out.len, stdout);
+	return rc;
+}
+
+static void helpformat(void)
+{
+	for (size_t i = 0; i < cli_acct_columns.count; i++)
+		printf("%-19s%s", cli_acct_columns.column[i].name,
+		       i % 4 == 3 || i + 1 == cli_acct_columns.count ? "\n" : " ");
+}
+
+/* ---- options ---- */
+
+static int read_ids(struct sacct *s, const char *text, struct mu_err *err)
+{
+	size_t count;
+	char **words = cli_split(&s->cli->arena, text, &count);
+	struct cli_job_id *more = mu_arena_alloc(&s->cli->arena, (s->ids + count + 1) * sizeof *more);
+
+	if (s->ids)
+		memcpy(more, s->id, s->ids * sizeof *more);
+	s->id = more;
+	for (size_t i = 0; i < count; i++) {
+		if (cli_job_id_parse(&s->cli->arena, words[i], &s->id[s->ids], NULL))
+			return mu_fail(err, MU_EINVAL, "Invalid job id specified: %s", words[i]);
+		cli_filter_job(s->cli, &s->query, s->id[s->ids++].job);
+	}
+	return 0;
+}
+
+static int read_time(const struct sacct *s, int option, int64_t *ret_usec, struct mu_err *err)
+{
+	const char *text = cli_args_value(s->args, option);
+
+	if (!text)
+		return 0;
+	if (mu_date_parse(text, cli_now_usec(), 0, &cli_zone, ret_usec, NULL))
+		return mu_fail(
+		    err, MU_EINVAL,
+		    "Invalid time specification: \"%s\" of --%s (such as 2026-10-01T15:00, now-2days, 15:00)",
+		    text, mu_options[option].name);
+	return 0;
+}
+
+static int read_window(struct sacct *s, struct mu_err *err)
+{
+	Mu__Query *q = &s->query;
+	int64_t now = cli_now_usec();
+	bool named = s->ids > 0;
+	int rc;
+
+	if (!named)
+		mu_date_parse("midnight", now, 0, &cli_zone, &q->from_usec, NULL);
+	rc = read_time(s, OPT_starttime, &q->from_usec, err);
+	if (!rc)
+		rc = read_time(s, OPT_endtime, &q->to_usec, err);
+	if (rc)
+		return rc;
+	q->has_from_usec = q->from_usec != 0;
+	q->has_to_usec = q->to_usec != 0;
+	if (q->from_usec > (q->to_usec ? q->to_usec : now)) {
+		char from[32], to[32];
+
+		mu_date_print(q->from_usec, &cli_zone, from);
+		mu_date_print(q->to_usec ? q->to_usec : now, &cli_zone, to);
+		return mu_fail(err, MU_EINVAL, "Start time (%s) requested is after end time (%s).", from, to);
+	}
+	return 0;
+}
+
+static int read_format(struct sacct *s, struct mu_err *err)
+{
+	const struct cli_given *given = cli_args_last(s->args, OPT_format_acct);
+	const char *text = FORMAT_DEFAULT;
+	struct mu_buf all MU_CLEANUP(mu_buf_free) = {0};
+
+	if (given && (given->level == CLI_LINE ||
+		      !(cli_args_has(s->args, OPT_brief) || cli_args_has(s->args, OPT_long)))) {
+		/* Several -o add up. */
+		for (size_t i = 0; i < s->args->count; i++) {
+			const struct cli_given *g = &s->args->given[i];
+
+			if (g->option->id == OPT_format_acct && g->level == given->level)
+				mu_buf_printf(&all, "%s%s", all.len ? "," : "", g->value);
+		}
+		text = (char *)all.data;
+		if (strcasecmp(text, "all") == 0) {
+			mu_buf_reset(&all);
+			for (size_t i = 0; i < cli_acct_columns.count; i++)
+				mu_buf_printf(&all, "%s%s", i ? "," : "", cli_acct_columns.column[i].name);
+			text = (char *)all.data;
+		}
+	} else if (cli_args_has(s->args, OPT_brief)) {
+		text = FORMAT_BRIEF;
+	} else if (cli_args_has(s->args, OPT_long)) {
+		text = FORMAT_LONG;
+	}
+	return cli_format_acct(&cli_acct_columns, text, &s->cli->arena, &s->format, err);
+}
+
+static int read_ranges(struct sacct *s, struct mu_err *err)
+{
+	const char *nodes = cli_args_value(s->args, OPT_nnodes), *cpus = cli_args_value(s->args, OPT_ncpus);
+	const char *least = cli_args_value(s->args, OPT_timelimit_min),
+		   *most = cli_args_value(s->args, OPT_timelimit_max);
+	int rc = 0;
+
+	if (nodes)
+		rc = cli_spec_range("--nnodes", nodes, &s->nodes[0], &s->nodes[1], err);
+	if (!rc && cpus)
+		rc = cli_spec_range("--ncpus", cpus, &s->cpus[0], &s->cpus[1], err);
+	if (!rc && least && mu_span_parse(least, &s->limit[0], NULL))
+		rc = mu_fail(err, MU_EINVAL, "Invalid --timelimit-min specification: \"%s\"", least);
+	if (!rc && most && mu_span_parse(most, &s->limit[1], NULL))
+		rc = mu_fail(err, MU_EINVAL, "Invalid --timelimit-max specification: \"%s\"", most);
+	return rc;
+}
+
+static int read_units(struct sacct *s, struct mu_err *err)
+{
+	const char *units = cli_args_value(s->args, OPT_units);
+
+	if (cli_args_has(s->args, OPT_noconvert))
+		s->cell_flags |= CELL_NOCONVERT;
+	if (!units)
+		return 0;
+	if (!units[0] || units[1] || !strchr("KMGTPkmgtp", units[0]))
+		return mu_fail(err, MU_EINVAL, "Invalid --units specification: \"%s\" (one of K, M, G, T, P)",
+			       units);
+	s->unit = (char)toupper((unsigned char)units[0]);
+	return 0;
+}
+
+static int read_people(struct sacct *s, struct mu_err *err)
+{
+	int rc = cli_filter_query(s->cli, s->args, &s->query, err);
+	bool all = cli_args_has(s->args, OPT_allusers) || s->ids ||
+		   cli_args_has(s->args, OPT_list_nodelist_acct) || getuid() == 0;
+
+	if (rc || s->query.n_uid || all)
+		return rc;
+	s->query.uid = mu_arena_alloc(&s->cli->arena, sizeof *s->query.uid);
+	s->query.uid[0] = (uint32_t)getuid();
+	s->query.n_uid = 1;
+	return 0;
+}
+
+static int prepare(struct sacct *s, struct mu_err *err)
+{
+	const struct cli_args *args = s->args;
+	int rc = 0;
+
+	s->query = (Mu__Query)MU__QUERY__INIT;
+	s->query.has_what = 1;
+	s->query.what = MU__WHAT__WHAT_ACCT;
+	s->jobs_only = cli_args_has(args, OPT_allocations);
+	s->duplicates = cli_args_has(args, OPT_duplicates);
+	if (args->word_count)
+		return mu_fail(err, MU_EINVAL, "Unrecognized argument: %s", args->words[0]);
+	if (cli_args_has(args, OPT_parsable_acct) || cli_args_has(args, OPT_parsable2)) {
+		s->style.delimiter =
+		    cli_args_value(args, OPT_delimiter) ? cli_args_value(args, OPT_delimiter) : "|";
+		s->style.trail = !cli_args_has(args, OPT_parsable2);
+	}
+	for (size_t i = 0; i < args->count && !rc; i++) {
+		if (args->given[i].option->id == OPT_jobs_acct)
+			rc = read_ids(s, args->given[i].value, err);
+		else if (args->given[i].option->id == OPT_list_state)
+			rc = cli_filter_states(s->cli, args->given[i].value, &s->query, err);
+	}
+	if (!rc)
+		rc = read_window(s, err);
+	if (!rc)
+		rc = read_format(s, err);
+	if (!rc)
+		rc = read_ranges(s, err);
+	if (!rc)
+		rc = read_units(s, err);
+	if (!rc && cli_args_has(args, OPT_json))
+		rc = cli_model_check(cli_args_value(args, OPT_json), err);
+	if (!rc)
+		rc = read_people(s, err);
+	if (!rc)
+		rc = cli_check_clusters(s->cli, args, err);
+	if (!rc && cli_args_has(args, OPT_list_nodelist_acct))
+		rc = cli_filter_nodes(s->cli, cli_args_value(args, OPT_list_nodelist_acct), false, &s->query,
+				      err);
+	return rc;
+}
+
+int cli_sacct(struct cli *c, int argc, char **argv)
+{
+	struct cli_args args = {0};
+	struct sacct s = {.cli = c, .args = &args};
+	struct mu_err err = {0};
+	int rc;
+
+	if (cli_begin(c, argc, argv, false, &args, &rc))
+		return rc;
+	if (cli_args_has(&args, OPT_helpformat)) {
+		helpformat();
+		return 0;
+	}
+	if (prepare(&s, &err)) {
+		char *rest = err.text, *line;
+
+		while ((line = strsep(&rest, "\n")))
+			cli_error(c, "%s", line);
+		return 1;
+	}
+	return list(&s);
+}

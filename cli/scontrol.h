@@ -1,0 +1,34 @@
+/* cli/scontrol.h: the parts of scontrol. */
+#ifndef CLI_SCONTROL_H
+#define CLI_SCONTROL_H
+
+#include "cli/cli.h"
+#include "cli/option.h"
+
+struct scontrol {
+	struct cli *cli;
+	const struct cli_args *args;
+	bool oneline, details, json, all;
+};
+
+/* "show ENTITY [NAME...]": exit code. */
+int scontrol_show(struct scontrol *s, char **words, size_t count);
+/* One line per controller; 1 when none answers. */
+int scontrol_ping(struct scontrol *s, FILE *out);
+/* "update", "create", "delete" with KEY=VALUE words. */
+int scontrol_update(struct scontrol *s, char **words, size_t count);
+int scontrol_create(struct scontrol *s, char **words, size_t count);
+int scontrol_delete(struct scontrol *s, char **words, size_t count);
+/* hold, uhold, release, requeue, requeuehold, suspend ... on job lists. */
+int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count);
+int scontrol_write(struct scontrol *s, char **words, size_t count);
+int scontrol_reconfigure(struct scontrol *s);
+
+/* Ids of "1,2_3 4" in words; 0 or a sentence. */
+int scontrol_ids(struct scontrol *s, char **words, size_t count, struct cli_job_id **ret, size_t *ret_count,
+		 struct mu_err *err);
+/* Fetches the job rows of IDS. */
+int scontrol_load_jobs(struct scontrol *s, const struct cli_job_id *id, size_t ids, Mu__JobRow ***ret,
+		       size_t *ret_count, struct mu_err *err);
+
+#endif

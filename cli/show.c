@@ -1,0 +1,958 @@
+/* cli/show.c: scontrol show: records as blocks of Key=value, in Slurm's order. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "cli/column.h"
+#include "cli/filter.h"
+#include "cli/model.h"
+#include "cli/scontrol.h"
+#include "proto/hostlist.h"
+#include "proto/states.h"
+#include "proto/version.h"
+
+struct record {
+	struct mu_buf out;
+	bool oneline;
+};
+
+/* The next line of the block; with -o only a blank. */
+static void line(struct record *r)
+{
+	mu_buf_str(&r->out, r->oneline ? " " : "\n   ");
+}
+
+static void end_record(struct record *r)
+{
+	mu_buf_str(&r->out, r->oneline ? "\n" : "\n\n");
+}
+
+static void print_record(struct record *r)
+{
+	fwrite(r->out.data ? (char *)r->out.data : "", 1, r->out.len, stdout);
+	mu_buf_free(&r->out);
+}
+
+static const char *or_null(const char *text)
+{
+	return text && *text ? text : "(null)";
+}
+
+static const char *or_empty(const char *text)
+{
+	return text ? text : "";
+}
+
+static const char *date_of(struct mu_arena *a, int64_t usec, const char *none)
+{
+	char text[32];
+
+	if (!usec)
+		return none;
+	mu_date_print(usec, &cli_zone, text);
+	return mu_arena_strdup(a, text);
+}
+
+static const char *span_of(struct mu_arena *a, bool has, int64_t sec, const char *none)
+{
+	char text[32];
+
+	if (!has)
+		return none;
+	mu_span_print(sec, 0, text);
+	return mu_arena_strdup(a, text);
+}
+
+static const char *mem_of(struct mu_arena *a, uint64_t mib)
+{
+	char text[24];
+
+	if (!mib)
+		return "0";
+	mu_mem_print(mib, 0, text);
+	return mu_arena_strdup(a, text);
+}
+
+/* ---- jobs ---- */
+
+static const char *star(struct mu_arena *a, uint32_t n)
+{
+	return n ? mu_arena_printf(a, "%u", n) : "*";
+}
+
+static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
+{
+	struct mu_buf *o = &r->out;
+
+	mu_buf_printf(o, "JobId=%u JobName=%s", j->id, or_empty(s->name));
+	line(r);
+	mu_buf_printf(o, "UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A", or_empty(j->user), j->uid,
+		      or_empty(j->group), j->gid);
+	line(r);
+	mu_buf_printf(o, "Priority=%u Nice=%d Account=%s QOS=%s", j->priority, s->nice, or_null(j->account),
+		      or_null(j->qos));
+	if (s->wckey && *s->wckey)
+		mu_buf_printf(o, " WCKey=%s", s->wckey);
+	line(r);
+	mu_buf_printf(o, "JobState=%s Reason=", mu_job_state_long(j->state));
+	cli_job_reason(j, true, o);
+	mu_buf_printf(o, " Dependency=%s", or_null(s->dependency));
+	line(r);
+	mu_buf_printf(o, "Requeue=%d Restarts=%u BatchFlag=%d Reboot=0 ExitCode=%d:%d",
+		      !s->has_requeue || s->requeue, j->restarts, s->batch, j->exit_code, j->exit_signal);
+}
+
+static void job_times(struct scontrol *sc, struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
+{
+	struct mu_arena *a = &sc->cli->arena;
+	struct mu_buf *o = &r->out;
+	bool waits = j->state == JOB_PENDING;
+	int64_t start = !waits				    ? j->start_usec
+			: j->plan_start_usec		    ? j->plan_start_usec
+			: s->begin_usec > sc->cli->now_usec ? s->begin_usec
+							    : 0;
+	int64_t end = j->end_usec;
+
+	if (!end && start && j->time_limit_sec > 0)
+		end = start + j->time_limit_sec * 1000000;
+	if (sc->details) {
+		line(r);
+		mu_buf_printf(o, "DerivedExitCode=%d:%d", j->derived_code, j->derived_signal);
+	}
+	line(r);
+	mu_buf_printf(o, "RunTime=%s TimeLimit=%s TimeMin=%s",
+		      span_of(a, true, cli_job_elapsed_sec(j, sc->cli->now_usec), ""),
+		      span_of(a, j->has_time_limit_sec && j->time_limit_sec, j->time_limit_sec, "NOT_SET"),
+		      span_of(a, s->has_time_min_sec, s->time_min_sec, "N/A"));
+	line(r);
+	mu_buf_printf(o, "SubmitTime=%s EligibleTime=%s", date_of(a, j->submit_usec, "Unknown"),
+		      date_of(a, j->eligible_usec, "Unknown"));
+	line(r);
+	mu_buf_printf(o, "AccrueTime=%s", date_of(a, j->eligible_usec, "Unknown"));
+	line(r);
+	mu_buf_printf(o, "StartTime=%s EndTime=%s Deadline=%s", date_of(a, start, "Unknown"),
+		      date_of(a, end, "Unknown"), date_of(a, s->deadline_usec, "N/A"));
+	line(r);
+	mu_buf_printf(o, "SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main",
+		      date_of(a, j->last_sched_usec, "Unknown"));
+}
+
+static void job_place(struct scontrol *sc, struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
+{
+	struct mu_arena *a = &sc->cli->arena;
+	struct mu_buf *o = &r->out;
+	bool waits = j->state == JOB_PENDING;
+	uint32_t nodes = waits || !j->node_count ? (j->nodes_min ? j->nodes_min : 1) : j->node_count;
+	uint32_t tasks = j->ntasks ? j->ntasks : 1;
+
+	line(r);
+	mu_buf_str(o, "Partition=");
+	if (waits && s->n_partition > 1) {
+		for (size_t i = 0; i < s->n_partition; i++)
+			mu_buf_printf(o, "%s%s", i ? "," : "", s->partition[i]);
+	} else {
+		mu_buf_str(o, or_null(j->partition));
+	}
+	mu_buf_printf(o, " AllocNode:Sid=%s:%u", s->submit_host && *s->submit_host ? s->submit_host : "N/A",
+		      s->submit_sid);
+	line(r);
+	mu_buf_printf(o, "ReqNodeList=%s ExcNodeList=%s", or_null(s->nodes_required),
+		      or_null(s->nodes_excluded));
+	line(r);
+	mu_buf_printf(o, "NodeList=%s", waits ? "" : or_null(j->node_list));
+	if (waits && j->plan_nodes && *j->plan_nodes)
+		mu_buf_printf(o, " SchedNodeList=%s", j->plan_nodes);
+	if (!waits && j->batch_host && *j->batch_host) {
+		line(r);
+		mu_buf_printf(o, "BatchHost=%s", j->batch_host);
+	}
+	line(r);
+	mu_buf_printf(o, "NumNodes=%u", nodes);
+	if (waits && j->nodes_max > nodes)
+		mu_buf_printf(o, "-%u", j->nodes_max);
+	mu_buf_printf(o, " NumCPUs=%u NumTasks=%u CPUs/Task=%u ReqB:S:C:T=0:%s:%s:%s",
+		      j->cpus_total ? j->cpus_total : tasks, tasks, j->cpus_per_task ? j->cpus_per_task : 1,
+		      star(a, s->sockets_per_node), star(a, s->cores_per_socket),
+		      star(a, s->threads_per_core));
+	line(r);
+	mu_buf_str(o, "ReqTRES=");
+	cli_job_tres(j, false, false, o);
+	line(r);
+	mu_buf_str(o, "AllocTRES=");
+	if (!waits && j->node_count)
+		cli_job_tres(j, true, false, o);
+	else
+		mu_buf_str(o, "(null)");
+	line(r);
+	mu_buf_printf(o, "Socks/Node=%s NtasksPerN:B:S:C=%u:0:%s:%s CoreSpec=*", star(a, s->sockets_per_node),
+		      s->ntasks_per_node, star(a, s->ntasks_per_socket), star(a, s->ntasks_per_core));
+}
+
+static void job_details(struct record *r, const Mu__JobRow *j)
+{
+	struct mu_buf *o = &r->out;
+
+	line(r);
+	mu_buf_str(o, "JOB_GRES=");
+	cli_gres_text(cli_job_spec(j)->gres, cli_job_spec(j)->n_gres, "", o);
+	if (!cli_job_spec(j)->n_gres)
+		mu_buf_str(o, "(null)");
+	for (size_t i = 0; i < j->n_alloc; i++) {
+		const Mu__AllocNode *n = j->alloc[i];
+
+		mu_buf_str(o, r->oneline ? " " : "\n     ");
+		mu_buf_printf(o, "Nodes=%s CPU_IDs=%s Mem=%" PRIu64 " GRES=", n->node, or_empty(n->cpu_list),
+			      n->mem_mib);
+		for (size_t k = 0; k < n->n_gres; k++) {
+			const Mu__GresGot *g = n->gres[k];
+
+			mu_buf_printf(o, "%s%s%s%s:%" PRIu64 "(IDX:", k ? "," : "", g->name,
+				      g->type && *g->type ? ":" : "", or_empty(g->type), g->count);
+			for (size_t m = 0; m < g->n_index; m++)
+				mu_buf_printf(o, "%s%u", m ? "," : "", g->index[m]);
+			mu_buf_str(o, ")");
+		}
+	}
+}
+
+static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
+{
+	struct mu_arena *a = &sc->cli->arena;
+	struct mu_buf *o = &r->out;
+
+	line(r);
+	mu_buf_printf(o, "MinCPUsNode=%u %s=%s MinTmpDiskNode=%s",
+		      s->mincpus	 ? s->mincpus
+		      : j->cpus_per_task ? j->cpus_per_task
+					 : 1,
+		      j->mem_cpu_mib ? "MinMemoryCPU" : "MinMemoryNode",
+		      mem_of(a, j->mem_cpu_mib ? j->mem_cpu_mib : j->mem_node_mib), mem_of(a, s->tmp_mib));
+	line(r);
+	mu_buf_printf(o, "Features=%s DelayBoot=00:00:00", or_null(s->features));
+	if (s->reservation && *s->reservation) {
+		line(r);
+		mu_buf_printf(o, "Reservation=%s", s->reservation);
+	}
+	line(r);
+	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=(null)",
+		      s->exclusive	 ? "NO"
+		      : s->oversubscribe ? "YES"
+					 : "OK",
+		      s->contiguous, or_null(s->licenses));
+	line(r);
+	mu_buf_str(o, "Command=");
+	cli_put_bytes(o, s->command, "(null)");
+	for (size_t i = 0; i < s->n_argv; i++) {
+		mu_buf_str(o, " ");
+		cli_put_bytes(o, s->argv[i], "");
+	}
+	line(r);
+	mu_buf_str(o, "WorkDir=");
+	cli_put_bytes(o, s->work_dir, "(null)");
+	if (s->comment && *s->comment) {
+		line(r);
+		mu_buf_printf(o, "Comment=%s", s->comment);
+	}
+	if (s->admin_comment && *s->admin_comment) {
+		line(r);
+		mu_buf_printf(o, "AdminComment=%s", s->admin_comment);
+	}
+	if (j->reason_detail && *j->reason_detail && j->reason != REASON_ReqNodeNotAvail) {
+		line(r);
+		mu_buf_printf(o, "StateDesc=%s", j->reason_detail);
+	}
+	if (s->batch) {
+		line(r);
+		mu_buf_str(o, "StdErr=");
+		cli_job_path(j, s->std_err.len ? s->std_err : s->std_out, "slurm-%j.out", o);
+		line(r);
+		mu_buf_str(o, "StdIn=");
+		cli_job_path(j, s->std_in, "/dev/null", o);
+		line(r);
+		mu_buf_str(o, "StdOut=");
+		cli_job_path(j, s->std_out, "slurm-%j.out", o);
+	}
+	if (s->n_gres) {
+		line(r);
+		mu_buf_str(o, "TresPerNode=");
+		cli_gres_text(s->gres, s->n_gres, "gres:", o);
+	}
+	if (s->mail_type && *s->mail_type) {
+		line(r);
+		mu_buf_printf(o, "MailUser=%s MailType=%s",
+			      s->mail_user && *s->mail_user ? s->mail_user : or_empty(j->user), s->mail_type);
+	}
+	line(r);
+	mu_buf_str(o, "Power=");
+}
+
+static void show_one_job(struct scontrol *sc, const Mu__JobRow *j)
+{
+	struct record r = {.oneline = sc->oneline};
+	const Mu__JobSpec *s = cli_job_spec(j);
+
+	job_head(&r, j, s);
+	job_times(sc, &r, j, s);
+	job_place(sc, &r, j, s);
+	if (sc->details)
+		job_details(&r, j);
+	job_rest(sc, &r, j, s);
+	end_record(&r);
+	print_record(&r);
+}
+
+int scontrol_load_jobs(struct scontrol *s, const struct cli_job_id *id, size_t ids, Mu__JobRow ***ret,
+		       size_t *ret_count, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **rows;
+	int rc;
+
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_JOBS;
+	for (size_t i = 0; i < ids; i++) {
+		if (id[i].has_task || id[i].has_component)
+			return mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
+		cli_filter_job(s->cli, &ask, id[i].job);
+	}
+	rc = cli_query_all(s->cli, &ask, &mu__job_row__descriptor, &rows, ret_count, err);
+	*ret = (Mu__JobRow **)rows;
+	return rc;
+}
+
+static int load_error(const struct scontrol *s, const char *what, const struct mu_err *err)
+{
+	fprintf(stderr, "slurm_load_%s error: %s\n", what,
+		err->code == MU_EJOBID || err->code == MU_ECONNECT ? mu_strerror(err->code) : err->text);
+	return 1;
+}
+
+static int show_jobs(struct scontrol *s, char **words, size_t count)
+{
+	struct cli_job_id *id;
+	size_t ids, n;
+	Mu__JobRow **rows;
+	struct mu_err err = {0};
+
+	if (scontrol_ids(s, words, count, &id, &ids, &err)) {
+		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(MU_EJOBID));
+		return 1;
+	}
+	if (scontrol_load_jobs(s, id, ids, &rows, &n, &err))
+		return load_error(s, "jobs", &err);
+	if (s->json) {
+		struct cli_model m = {0};
+
+		cli_model_begin(s->cli, &m);
+		json_array(&m.json, "jobs");
+		for (size_t i = 0; i < n; i++)
+			cli_model_job(&m.json, s->cli, rows[i]);
+		json_array_end(&m.json);
+		return cli_model_end(&m);
+	}
+	for (size_t i = 0; i < n; i++)
+		show_one_job(s, rows[i]);
+	if (!n && !ids)
+		printf("No jobs in the system\n");
+	if (n < ids) {
+		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(MU_EJOBID));
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- nodes ---- */
+
+static void node_head(struct scontrol *sc, struct record *r, const Mu__NodeRow *n)
+{
+	struct mu_buf *o = &r->out;
+	bool registered = n->boot_usec || n->version;
+
+	mu_buf_printf(o, "NodeName=%s ", n->name);
+	if (n->arch && *n->arch)
+		mu_buf_printf(o, "Arch=%s ", n->arch);
+	mu_buf_printf(o, "CoresPerSocket=%u ", cli_node_cores(n));
+	line(r);
+	mu_buf_printf(o, "CPUAlloc=%u CPUEfctv=%u CPUTot=%u CPULoad=", n->alloc_cpus, cli_node_cpus(n),
+		      cli_node_cpus(n));
+	if (registered)
+		mu_buf_printf(o, "%u.%02u", n->load_centi / 100, n->load_centi % 100);
+	else
+		mu_buf_str(o, "N/A");
+	for (int k = 0; k < 2; k++) {
+		line(r);
+		mu_buf_str(o, k ? "ActiveFeatures=" : "AvailableFeatures=");
+		for (size_t i = 0; n->conf && i < n->conf->n_feature; i++)
+			mu_buf_printf(o, "%s%s", i ? "," : "", n->conf->feature[i]);
+		if (!n->conf || !n->conf->n_feature)
+			mu_buf_str(o, "(null)");
+	}
+	line(r);
+	mu_buf_str(o, "Gres=");
+	cli_node_gres(n, o);
+	if (!n->n_gres && (!n->conf || !n->conf->n_gres))
+		mu_buf_str(o, "(null)");
+	if (sc->details) {
+		line(r);
+		mu_buf_str(o, "GresDrain=N/A");
+		line(r);
+		mu_buf_str(o, "GresUsed=");
+		cli_node_gres_used(n, o);
+		if (!n->n_gres)
+			mu_buf_str(o, "(null)");
+	}
+	line(r);
+	mu_buf_printf(o, "NodeAddr=%s NodeHostName=%s ",
+		      n->conf && n->conf->addr && *n->conf->addr ? n->conf->addr : n->name,
+		      n->conf && n->conf->hostname && *n->conf->hostname ? n->conf->hostname : n->name);
+	if (n->port)
+		mu_buf_printf(o, "Port=%u ", n->port);
+	if (n->version && *n->version)
+		mu_buf_printf(o, "Version=%s", n->version);
+	if (n->os && *n->os) {
+		line(r);
+		mu_buf_printf(o, "OS=%s ", n->os);
+	}
+}
+
+static bool holds(const Mu__PartitionRow *p, const char *node)
+{
+	for (size_t i = 0; p->conf && i < p->conf->n_node; i++) {
+		if (strcmp(p->conf->node[i], node) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void node_tres(struct record *r, const Mu__NodeRow *n)
+{
+	struct mu_buf *o = &r->out;
+	uint32_t cpus = cli_node_cpus(n);
+
+	line(r);
+	mu_buf_printf(o, "CfgTRES=cpu=%u,mem=%" PRIu64 "M,billing=%u", cpus, cli_node_memory(n), cpus);
+	for (size_t i = 0; i < n->n_gres; i++)
+		mu_buf_printf(o, ",gres/%s=%" PRIu64, n->gres[i]->name, n->gres[i]->count);
+	line(r);
+	mu_buf_str(o, "AllocTRES=");
+	if (n->alloc_cpus) {
+		mu_buf_printf(o, "cpu=%u", n->alloc_cpus);
+		if (n->alloc_mem_mib)
+			mu_buf_printf(o, ",mem=%" PRIu64 "M", n->alloc_mem_mib);
+		for (size_t i = 0; i < n->n_gres; i++) {
+			if (n->gres[i]->used)
+				mu_buf_printf(o, ",gres/%s=%" PRIu64, n->gres[i]->name, n->gres[i]->used);
+		}
+	}
+}
+
+static void show_one_node(struct scontrol *sc, const Mu__NodeRow *n, Mu__PartitionRow *const *parts,
+			  size_t n_parts)
+{
+	struct record r = {.oneline = sc->oneline};
+	struct mu_arena *a = &sc->cli->arena;
+	struct mu_buf *o = &r.out;
+	char state[128];
+	bool some = false;
+
+	node_head(sc, &r, n);
+	line(&r);
+	mu_buf_printf(o, "RealMemory=%" PRIu64 " AllocMem=%" PRIu64 " FreeMem=", cli_node_memory(n),
+		      n->alloc_mem_mib);
+	if (n->free_mem_mib)
+		mu_buf_printf(o, "%" PRIu64, n->free_mem_mib);
+	else
+		mu_buf_str(o, "N/A");
+	mu_buf_printf(o, " Sockets=%u Boards=1", cli_node_sockets(n));
+	line(&r);
+	mu_node_state_scontrol(n->base_state, n->flags,
+			       n->exclusive && n->alloc_cpus ? cli_node_cpus(n) : n->alloc_cpus,
+			       cli_node_cpus(n), state);
+	mu_buf_printf(o, "State=%s ThreadsPerCore=%u TmpDisk=%" PRIu64 " Weight=%u Owner=N/A MCS_label=N/A",
+		      state, cli_node_threads(n),
+		      n->tmp_disk_mib ? n->tmp_disk_mib
+		      : n->conf	      ? n->conf->tmp_disk_mib
+				      : 0,
+		      n->conf && n->conf->weight ? n->conf->weight : 1);
+	line(&r);
+	mu_buf_str(o, "Partitions=");
+	for (size_t i = 0; i < n_parts; i++) {
+		if (holds(parts[i], n->name)) {
+			mu_buf_printf(o, "%s%s", some ? "," : "", parts[i]->conf->name);
+			some = true;
+		}
+	}
+	mu_buf_str(o, " ");
+	line(&r);
+	mu_buf_printf(o, "BootTime=%s SlurmdStartTime=%s", date_of(a, n->boot_usec, "None"),
+		      date_of(a, n->agent_start_usec, "None"));
+	line(&r);
+	mu_buf_printf(o, "LastBusyTime=%s ResumeAfterTime=None", date_of(a, n->last_busy_usec, "Unknown"));
+	node_tres(&r, n);
+	line(&r);
+	mu_buf_str(o, "CapWatts=n/a");
+	line(&r);
+	mu_buf_str(o, "CurrentWatts=0 AveWatts=0");
+	line(&r);
+	mu_buf_str(o, "ExtSensorsJoules=n/a ExtSensorsWatts=0 ExtSensorsTemp=n/a");
+	if (n->emulated) {
+		line(&r);
+		mu_buf_str(o, "Extra=emulated");
+	}
+	if (n->reason && *n->reason) {
+		line(&r);
+		mu_buf_printf(o, "Reason=%s [%s@%s]", n->reason,
+			      n->reason_user ? n->reason_user : cli_user_name(a, n->reason_uid),
+			      date_of(a, n->reason_usec, "Unknown"));
+	}
+	end_record(&r);
+	print_record(&r);
+}
+
+static int load_partitions(struct scontrol *s, Mu__PartitionRow ***ret, size_t *ret_count, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **rows;
+	int rc;
+
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_PARTITIONS;
+	rc = cli_query_all(s->cli, &ask, &mu__partition_row__descriptor, &rows, ret_count, err);
+	*ret = (Mu__PartitionRow **)rows;
+	for (size_t i = 1; !rc && i < *ret_count; i++) { /* a handful: into the configuration's order */
+		Mu__PartitionRow *p = (*ret)[i];
+		size_t k = i;
+
+		for (; k > 0 && (*ret)[k - 1]->order > p->order; k--)
+			(*ret)[k] = (*ret)[k - 1];
+		(*ret)[k] = p;
+	}
+	return rc;
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+	const Mu__NodeRow *x = *(Mu__NodeRow *const *)a, *y = *(Mu__NodeRow *const *)b;
+
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static int show_nodes(struct scontrol *s, char **words, size_t count)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	Mu__PartitionRow **parts;
+	struct cli_model m = {0};
+	struct mu_err err = {0};
+	char **names = NULL;
+	size_t n_parts, n, wanted = 0;
+	void **rows;
+	int rc = 0;
+
+	if (count && (rc = mu_hostlist_expand(words[0], 65536, &s->cli->arena, &names, &wanted, &err)))
+		return load_error(s, "node", &err);
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_NODES;
+	if (load_partitions(s, &parts, &n_parts, &err) ||
+	    cli_query_all(s->cli, &ask, &mu__node_row__descriptor, &rows, &n, &err))
+		return load_error(s, "node", &err);
+	if (n)
+		qsort(rows, n, sizeof *rows, compare_nodes);
+	if (s->json) {
+		cli_model_begin(s->cli, &m);
+		json_array(&m.json, "nodes");
+	}
+	for (size_t w = 0; w < (count ? wanted : 1); w++) {
+		bool found = false;
+
+		for (size_t i = 0; i < n; i++) {
+			const Mu__NodeRow *node = rows[i];
+			const char *in[256];
+			size_t in_count = 0;
+
+			if (names && strcmp(node->name, names[w]) != 0)
+				continue;
+			found = true;
+			if (!s->json) {
+				show_one_node(s, node, parts, n_parts);
+				continue;
+			}
+			for (size_t p = 0; p < n_parts && in_count < 256; p++) {
+				if (holds(parts[p], node->name))
+					in[in_count++] = parts[p]->conf->name;
+			}
+			cli_model_node(&m.json, s->cli, node, in, in_count);
+		}
+		if (names && !found) {
+			if (!s->json)
+				printf("Node %s not found\n", names[w]);
+			rc = 1;
+		}
+	}
+	if (s->json) {
+		json_array_end(&m.json);
+		cli_model_end(&m);
+	}
+	return rc;
+}
+
+/* ---- partitions ---- */
+
+static void put_list(struct mu_buf *o, const char *allow, char *const *allowed, size_t n_allowed,
+		     const char *deny, char *const *denied, size_t n_denied)
+{
+	char *const *list = n_denied ? denied : allowed;
+	size_t n = n_denied ? n_denied : n_allowed;
+
+	mu_buf_printf(o, "%s=", n_denied ? deny : allow);
+	for (size_t i = 0; i < n; i++)
+		mu_buf_printf(o, "%s%s", i ? "," : "", list[i]);
+	if (!n)
+		mu_buf_str(o, "ALL");
+}
+
+static const char *yes_no(bool yes)
+{
+	return yes ? "YES" : "NO";
+}
+
+static const char *limit_of(struct mu_arena *a, uint64_t n)
+{
+	return n ? mu_arena_printf(a, "%" PRIu64, n) : "UNLIMITED";
+}
+
+static void show_one_partition(struct scontrol *sc, const Mu__PartitionRow *row)
+{
+	struct record r = {.oneline = sc->oneline};
+	struct mu_arena *a = &sc->cli->arena;
+	struct mu_buf *o = &r.out;
+	const Mu__PartitionConf *p = row->conf;
+	uint32_t cpus = row->total_cpus;
+
+	mu_buf_printf(o, "PartitionName=%s", p->name);
+	line(&r);
+	put_list(o, "AllowGroups", p->allow_groups, p->n_allow_groups, "", NULL, 0);
+	put_list(o, " AllowAccounts", p->allow_accounts, p->n_allow_accounts, " DenyAccounts",
+		 p->deny_accounts, p->n_deny_accounts);
+	put_list(o, " AllowQos", p->allow_qos, p->n_allow_qos, " DenyQos", p->deny_qos, p->n_deny_qos);
+	line(&r);
+	mu_buf_printf(o, "AllocNodes=%s Default=%s QoS=%s", p->alloc_nodes ? p->alloc_nodes : "ALL",
+		      yes_no(p->is_default), p->qos && *p->qos ? p->qos : "N/A");
+	line(&r);
+	mu_buf_printf(o, "DefaultTime=%s DisableRootJobs=%s ExclusiveUser=%s GraceTime=%u Hidden=%s",
+		      span_of(a, p->has_default_time_sec, p->default_time_sec, "NONE"),
+		      yes_no(p->disable_root_jobs), yes_no(p->exclusive_user), p->grace_time_sec,
+		      yes_no(p->hidden));
+	line(&r);
+	mu_buf_printf(o, "MaxNodes=%s MaxTime=%s MinNodes=%u LLN=%s MaxCPUsPerNode=%s",
+		      p->has_max_nodes ? mu_arena_printf(a, "%u", p->max_nodes) : "UNLIMITED",
+		      span_of(a, p->has_max_time_sec, p->max_time_sec, "UNLIMITED"), p->min_nodes,
+		      yes_no(p->lln), limit_of(a, p->max_cpus_node));
+	line(&r);
+	mu_buf_printf(o, "Nodes=%s", or_null(p->nodes));
+	line(&r);
+	mu_buf_printf(o, "PriorityJobFactor=%u PriorityTier=%u RootOnly=%s ReqResv=%s OverSubscribe=%s",
+		      p->has_priority_job_factor ? p->priority_job_factor : 1,
+		      p->has_priority_tier ? p->priority_tier : 1, yes_no(p->root_only), yes_no(p->req_resv),
+		      p->oversubscribe && *p->oversubscribe ? p->oversubscribe : "NO");
+	line(&r);
+	mu_buf_printf(o, "OverTimeLimit=NONE PreemptMode=%s",
+		      p->preempt_mode && *p->preempt_mode ? p->preempt_mode : "OFF");
+	line(&r);
+	mu_buf_printf(o, "State=%s TotalCPUs=%u TotalNodes=%u SelectTypeParameters=NONE",
+		      p->state && *p->state ? p->state : "UP", cpus, row->total_nodes);
+	line(&r);
+	mu_buf_str(o, "JobDefaults=(null)");
+	line(&r);
+	mu_buf_printf(o, "%s=%s %s=%s", p->def_mem_cpu_mib ? "DefMemPerCPU" : "DefMemPerNode",
+		      limit_of(a, p->def_mem_cpu_mib ? p->def_mem_cpu_mib : p->def_mem_node_mib),
+		      p->max_mem_cpu_mib ? "MaxMemPerCPU" : "MaxMemPerNode",
+		      limit_of(a, p->max_mem_cpu_mib ? p->max_mem_cpu_mib : p->max_mem_node_mib));
+	line(&r);
+	mu_buf_printf(o, "TRES=cpu=%u,node=%u,billing=%u", cpus, row->total_nodes, cpus);
+	end_record(&r);
+	print_record(&r);
+}
+
+static int show_partitions(struct scontrol *s, char **words, size_t count)
+{
+	Mu__PartitionRow **rows;
+	struct cli_model m = {0};
+	struct mu_err err = {0};
+	size_t n, shown = 0;
+
+	if (load_partitions(s, &rows, &n, &err))
+		return load_error(s, "partitions", &err);
+	if (s->json) {
+		cli_model_begin(s->cli, &m);
+		json_array(&m.json, "partitions");
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!rows[i]->conf || (count && !cli_in_list(words[0], rows[i]->conf->name)))
+			continue;
+		shown++;
+		if (s->json)
+			cli_model_partition(&m.json, s->cli, rows[i]);
+		else
+			show_one_partition(s, rows[i]);
+	}
+	if (s->json) {
+		json_array_end(&m.json);
+		cli_model_end(&m);
+	}
+	if (count && !shown) {
+		if (!s->json)
+			printf("Partition %s not found\n", words[0]);
+		return 1;
+	}
+	if (!shown && !s->json)
+		printf("No partitions in the system\n");
+	return 0;
+}
+
+/* ---- steps ---- */
+
+static int show_steps(struct scontrol *s, char **words, size_t count)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	struct mu_err err = {0};
+	struct cli_job_id *id;
+	size_t ids, n, shown = 0;
+	void **rows;
+
+	if (scontrol_ids(s, words, count, &id, &ids, &err))
+		return load_error(s, "job_step_get", &err);
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_STEPS;
+	for (size_t i = 0; i < ids; i++)
+		cli_filter_job(s->cli, &ask, id[i].job);
+	if (cli_query_all(s->cli, &ask, &mu__step_row__descriptor, &rows, &n, &err))
+		return load_error(s, "job_step_get", &err);
+	for (size_t i = 0; i < n; i++) {
+		const Mu__StepRow *row = rows[i];
+		struct record r = {.oneline = s->oneline};
+		bool wanted = ids == 0;
+
+		for (size_t k = 0; k < ids && !wanted; k++)
+			wanted = id[k].job == row->job && (!id[k].has_step || id[k].step == row->step);
+		if (!wanted || (row->state != JOB_RUNNING && !ids))
+			continue;
+		shown++;
+		if (row->step == MU_STEP_BATCH)
+			mu_buf_printf(&r.out, "StepId=%u.batch", row->job);
+		else
+			mu_buf_printf(&r.out, "StepId=%u.%u", row->job, row->step);
+		mu_buf_printf(&r.out, " StartTime=%s TimeLimit=UNLIMITED",
+			      date_of(&s->cli->arena, row->start_usec, "Unknown"));
+		line(&r);
+		mu_buf_printf(&r.out, "State=%s NodeList=%s Gres=", mu_job_state_long(row->state),
+			      or_null(row->node_list));
+		for (size_t k = 0; k < row->n_gres; k++)
+			mu_buf_printf(&r.out, "%s%s:%" PRIu64, k ? "," : "", row->gres[k]->name,
+				      row->gres[k]->count);
+		line(&r);
+		mu_buf_printf(&r.out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", row->node_count,
+			      row->cpus, row->tasks, or_empty(row->name));
+		line(&r);
+		mu_buf_printf(&r.out, "TRES=cpu=%u,node=%u", row->cpus, row->node_count);
+		end_record(&r);
+		print_record(&r);
+	}
+	if (!shown && !ids)
+		printf("No job steps in the system\n");
+	if (!shown && ids) {
+		fprintf(stderr, "slurm_load_job_step_get error: %s\n", mu_strerror(MU_EJOBID));
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- configuration ---- */
+
+struct pair {
+	const char *key, *value;
+};
+
+static int compare_pairs(const void *a, const void *b)
+{
+	return strcasecmp(((const struct pair *)a)->key, ((const struct pair *)b)->key);
+}
+
+static size_t core_keys(struct mu_arena *a, const Mu__Config *c, struct pair *out)
+{
+	size_t n = 0;
+
+#define SECONDS(key, field) out[n++] = (struct pair){key, mu_arena_printf(a, "%u sec", c->field)}
+#define NUMBER(key, field)                              \
+	out[n++] = (struct pair)                        \
+	{                                               \
+		key, mu_arena_printf(a, "%u", c->field) \
+	}
+	out[n++] = (struct pair){"ClusterName", or_null(c->cluster_name)};
+	SECONDS("MinJobAge", min_job_age_sec);
+	SECONDS("SlurmdTimeout", slurmd_timeout_sec);
+	SECONDS("KillWait", kill_wait_sec);
+	SECONDS("InactiveLimit", inactive_limit_sec);
+	SECONDS("OverTimeLimit", over_time_limit_sec);
+	SECONDS("BatchStartTimeout", batch_start_timeout_sec);
+	SECONDS("CompleteWait", complete_wait_sec);
+	SECONDS("UnkillableStepTimeout", unkillable_timeout_sec);
+	NUMBER("MaxJobCount", max_job_count);
+	NUMBER("MaxJobId", max_job_id);
+	NUMBER("FirstJobId", first_job_id);
+	NUMBER("MaxArraySize", max_array_size);
+	NUMBER("ReturnToService", return_to_service);
+	NUMBER("MaxStepCount", max_step_count);
+	out[n++] = (struct pair){"JobRequeue", c->job_requeue ? "1" : "0"};
+	out[n++] = (struct pair){"JobFileAppend", c->job_file_append ? "1" : "0"};
+	out[n++] = (struct pair){"SelectTypeParameters",
+				 c->select_type_parameters ? c->select_type_parameters : "CR_CORE"};
+	out[n++] = (struct pair){"EnforcePartLimits", c->enforce_part_limits ? c->enforce_part_limits : "NO"};
+	out[n++] = (struct pair){"PriorityType", c->priority_type ? c->priority_type : "priority/basic"};
+	if (c->def_mem_cpu_mib)
+		out[n++] = (struct pair){"DefMemPerCPU", limit_of(a, c->def_mem_cpu_mib)};
+	else
+		out[n++] = (struct pair){"DefMemPerNode", limit_of(a, c->def_mem_node_mib)};
+	if (c->max_mem_cpu_mib)
+		out[n++] = (struct pair){"MaxMemPerCPU", limit_of(a, c->max_mem_cpu_mib)};
+	else
+		out[n++] = (struct pair){"MaxMemPerNode", limit_of(a, c->max_mem_node_mib)};
+#undef SECONDS
+#undef NUMBER
+	for (size_t i = 0; i < c->n_controller && n < 60; i++)
+		out[n++] = (struct pair){
+		    mu_arena_printf(a, "SlurmctldHost[%zu]", i),
+		    c->controller[i]->addr && strcmp(c->controller[i]->addr, c->controller[i]->name) != 0
+			? mu_arena_printf(a, "%s(%s)", c->controller[i]->name, c->controller[i]->addr)
+			: c->controller[i]->name};
+	out[n++] = (struct pair){"SLURM_VERSION", MU_SLURM_VERSION};
+	return n;
+}
+
+static int show_config(struct scontrol *s)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	struct mu_arena *a = &s->cli->arena;
+	struct mu_err err = {0};
+	const Mu__Config *c;
+	struct pair *pairs;
+	size_t n, total;
+	void **rows;
+
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_CONFIG;
+	if (cli_query_all(s->cli, &ask, &mu__config_row__descriptor, &rows, &n, &err))
+		return load_error(s, "ctl_conf", &err);
+	if (!n || !((Mu__ConfigRow *)rows[0])->config) {
+		cli_error(s->cli, "The controllers hold no configuration yet");
+		return 1;
+	}
+	c = ((Mu__ConfigRow *)rows[0])->config;
+	pairs = mu_arena_alloc(a, (c->n_key + 80) * sizeof *pairs);
+	total = core_keys(a, c, pairs);
+	pairs[total++] = (struct pair){"SLURM_CONF", s->cli->conf.path};
+	n = total;
+	for (size_t i = 0; i < c->n_key; i++) {
+		bool have = false;
+
+		for (size_t k = 0; k < n && !have; k++)
+			have = strcasecmp(pairs[k].key, c->key[i]->key) == 0;
+		if (!have)
+			pairs[total++] = (struct pair){c->key[i]->key, or_null(c->key[i]->value)};
+	}
+	qsort(pairs, total, sizeof *pairs, compare_pairs);
+	printf("Configuration data as of %s\n", date_of(a, s->cli->now_usec, "Unknown"));
+	for (size_t i = 0; i < total; i++)
+		printf("%-23s = %s\n", pairs[i].key, pairs[i].value);
+	printf("\n");
+	return scontrol_ping(s, stdout);
+}
+
+/* ---- host lists: no controller needed ---- */
+
+static int show_hosts(struct scontrol *s, const char *how, char **words, size_t count)
+{
+	const char *text = count ? words[0] : getenv("SLURM_JOB_NODELIST");
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
+	struct mu_err err = {0};
+	char **names, *file;
+	size_t n, len;
+
+	if (!text)
+		text = getenv("SLURM_NODELIST");
+	if (!text) {
+		cli_error(s->cli, "host list is empty");
+		return 1;
+	}
+	if (text[0] == '/') { /* a file of names, as hostlist takes them */
+		if (cli_read_file(text, 1 << 24, &s->cli->arena, &file, &len, &err)) {
+			cli_error(s->cli, "%s", err.text);
+			return 1;
+		}
+		for (size_t i = 0; i < len; i++)
+			file[i] = isspace((unsigned char)file[i]) ? ',' : file[i];
+		while (len && file[len - 1] == ',')
+			file[--len] = 0;
+		text = file;
+	}
+	if (mu_hostlist_expand(text, 1 << 20, &s->cli->arena, &names, &n, &err)) {
+		cli_error(s->cli, "Invalid hostlist: %s", text);
+		return 1;
+	}
+	if (strncasecmp(how, "hostnames", 8) == 0) {
+		for (size_t i = 0; i < n; i++)
+			mu_buf_printf(&out, "%s\n", names[i]);
+	} else {
+		if (strcasecmp(how, "hostlistsorted") == 0)
+			mu_hostlist_fold_sorted((const char *const *)names, n, &out);
+		else
+			mu_hostlist_fold((const char *const *)names, n, &out);
+		mu_buf_str(&out, "\n");
+	}
+	fwrite(out.data ? (char *)out.data : "", 1, out.len, stdout);
+	return 0;
+}
+
+int scontrol_show(struct scontrol *s, char **words, size_t count)
+{
+	const char *what = count ? words[0] : "";
+	size_t len = strlen(what);
+
+	if (!len) {
+		cli_error(s->cli, "show needs a word behind it: job, node, partition, config, step, "
+				  "hostnames, hostlist, hostlistsorted, reservation, licenses");
+		return 1;
+	}
+	if (strncasecmp(what, "hostnames", len) == 0 && len >= 5)
+		return show_hosts(s, "hostnames", words + 1, count - 1);
+	if (strcasecmp(what, "hostlist") == 0 || strcasecmp(what, "hostlistsorted") == 0)
+		return show_hosts(s, what, words + 1, count - 1);
+	if (strncasecmp(what, "jobs", len) == 0 || strncasecmp(what, "jobid", len) == 0)
+		return show_jobs(s, words + 1, count - 1);
+	if (strncasecmp(what, "nodes", len) == 0)
+		return show_nodes(s, words + 1, count - 1);
+	if (strncasecmp(what, "partitions", len) == 0)
+		return show_partitions(s, words + 1, count - 1);
+	if (strncasecmp(what, "steps", len) == 0)
+		return show_steps(s, words + 1, count - 1);
+	if (strncasecmp(what, "config", len) == 0)
+		return show_config(s);
+	if (strncasecmp(what, "reservations", len) == 0 || strncasecmp(what, "licenses", len) == 0) {
+		bool reservations = what[0] == 'r' || what[0] == 'R';
+
+		if (s->json)
+			printf("{\n  \"%s\": []\n}\n", reservations ? "reservations" : "licenses");
+		else
+			printf(reservations ? "No reservations in the system\n"
+					    : "No licenses configured in Slurm.\n");
+		return 0;
+	}
+	if (strncasecmp(what, "version", len) == 0) {
+		cli_version(stdout);
+		return 0;
+	}
+	cli_error(s->cli, "invalid entity:%s for keyword:show", what);
+	return 1;
+}

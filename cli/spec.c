@@ -1,0 +1,647 @@
+/* cli/spec.c: see spec.h. Options with a plain field are set by their row; those with a meaning of their own
+ * are here, one case each. */
+#include "cli/spec.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/hostlist.h"
+
+enum {
+	NICE_MOST = 2147483645,
+	NICE_DEFAULT = 100,
+	SIGNAL_BEFORE_SEC = 60,
+	NAME_MAX_BYTES = 1024,
+	TEXT_MAX_BYTES = 65536
+};
+
+static int bad(const struct cli_given *g, const char *allowed, struct mu_err *err)
+{
+	return mu_fail(err, MU_EINVAL, "Invalid --%s specification: \"%s\" (%s)", g->option->name,
+		       g->value ? g->value : "", allowed);
+}
+
+static int number(const struct cli_given *g, int64_t min, int64_t max, int64_t *ret, struct mu_err *err)
+{
+	char what[64];
+
+	snprintf(what, sizeof what, "--%s", g->option->name);
+	if (!g->value || mu_number_parse(what, g->value, min, max, ret, NULL))
+		return mu_fail(err, MU_EINVAL, "Invalid numeric value \"%s\" for %s.",
+			       g->value ? g->value : "", what);
+	return 0;
+}
+
+int cli_spec_range(const char *what, const char *text, uint32_t *ret_min, uint32_t *ret_max,
+		   struct mu_err *err)
+{
+	char *end;
+	unsigned long min = strtoul(text, &end, 10), max = min;
+
+	if (!isdigit((unsigned char)*text))
+		goto bad;
+	if (*end == '-') {
+		const char *second = end + 1;
+
+		max = strtoul(second, &end, 10);
+		if (!isdigit((unsigned char)*second))
+			goto bad;
+	}
+	if (*end || min < 1 || max < min || max > INT_MAX)
+		goto bad;
+	*ret_min = (uint32_t)min;
+	*ret_max = (uint32_t)max;
+	return 0;
+bad:
+	return mu_fail(err, MU_ENODECOUNT, "Invalid %s specification: \"%s\" (a count, or least-most)", what,
+		       text);
+}
+
+int cli_spec_signal(const char *text, Mu__JobSpec *spec, struct mu_err *err)
+{
+	const char *p = text, *at;
+	char name[32];
+	uint32_t signal;
+	unsigned long before = SIGNAL_BEFORE_SEC;
+	bool batch = false;
+
+	while (strncasecmp(p, "B:", 2) == 0 || strncasecmp(p, "R:", 2) == 0 ||
+	       strncasecmp(p, "BR:", 3) == 0 || strncasecmp(p, "RB:", 3) == 0) {
+		size_t len = strcspn(p, ":");
+
+		batch = batch || memchr(p, 'B', len) || memchr(p, 'b', len);
+		p += len + 1;
+	}
+	at = strchrnul(p, '@');
+	snprintf(name, sizeof name, "%.*s", (int)(at - p), p);
+	if (cli_signal_parse(name, &signal, NULL))
+		goto bad;
+	if (*at) {
+		char *end;
+
+		before = strtoul(at + 1, &end, 10);
+		if (!isdigit((unsigned char)at[1]) || *end || before > 65535)
+			goto bad;
+	}
+	spec->has_signal_number = spec->has_signal_before_sec = spec->has_signal_batch = 1;
+	spec->signal_number = signal;
+	spec->signal_before_sec = (uint32_t)before;
+	spec->signal_batch = batch;
+	return 0;
+bad:
+	return mu_fail(err, MU_EINVAL,
+		       "Invalid --signal specification: \"%s\" ([B:]SIGNAL[@SECONDS], up to 65535 seconds)",
+		       text);
+}
+
+static int set_mail_type(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec,
+			 struct mu_err *err)
+{
+	static const char *const known[] = {
+	    "NONE",	      "BEGIN",	     "END",	   "FAIL",	    "REQUEUE",
+	    "INVALID_DEPEND", "STAGE_OUT",   "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80",
+	    "TIME_LIMIT_50",  "ARRAY_TASKS", "ALL"};
+	struct mu_buf list MU_CLEANUP(mu_buf_free) = {0};
+	size_t count;
+	char **words = cli_split(arena, g->value, &count);
+
+	/* Words that are not known are passed over as long as one is: scripts in use say START,END. */
+	for (size_t i = 0; i < count; i++) {
+		for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+			if (strcasecmp(words[i], known[k]) == 0)
+				mu_buf_printf(&list, "%s%s", list.len ? "," : "", known[k]);
+		}
+	}
+	if (!list.len)
+		return bad(g,
+			   "NONE, BEGIN, END, FAIL, REQUEUE, INVALID_DEPEND, TIME_LIMIT, TIME_LIMIT_90, "
+			   "TIME_LIMIT_80, TIME_LIMIT_50, "
+			   "ARRAY_TASKS or ALL",
+			   err);
+	spec->mail_type = mu_arena_strdup(arena, (char *)list.data);
+	return 0;
+}
+
+static int set_extra_node_info(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err *err)
+{
+	uint32_t *field[] = {&spec->sockets_per_node, &spec->cores_per_socket, &spec->threads_per_core};
+	protobuf_c_boolean *has[] = {&spec->has_sockets_per_node, &spec->has_cores_per_socket,
+				     &spec->has_threads_per_core};
+	const char *p = g->value;
+
+	for (int i = 0; *p; i++) {
+		size_t len = strcspn(p, ":");
+		char *end = NULL;
+		unsigned long n = strtoul(p, &end, 10);
+
+		if (i == 3 || len == 0 ||
+		    (*p != '*' && (!isdigit((unsigned char)*p) || end != p + len || n < 1 || n > 65535)) ||
+		    (*p == '*' && len != 1))
+			return bad(g, "sockets[:cores[:threads]], numbers or *", err);
+		if (*p != '*') {
+			*field[i] = (uint32_t)n;
+			*has[i] = 1;
+		}
+		p += len + (p[len] == ':');
+	}
+	return 0;
+}
+
+static int set_nodefile(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec,
+			struct mu_err *err)
+{
+	struct mu_buf folded MU_CLEANUP(mu_buf_free) = {0};
+	char *text, **names;
+	size_t len, count;
+	int rc = cli_read_file(g->value, 1 << 20, arena, &text, &len, err);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < len; i++) {
+		if (isspace((unsigned char)text[i]))
+			text[i] = ',';
+	}
+	text = mu_arena_strdup(arena, text + strspn(text, ","));
+	for (len = strlen(text); len && text[len - 1] == ','; len--)
+		text[len - 1] = 0;
+	rc = mu_hostlist_expand(text, 65536, arena, &names, &count, err);
+	if (rc)
+		return mu_wrap(err, "%s", g->value);
+	mu_hostlist_fold((const char *const *)names, count, &folded);
+	spec->nodes_required = mu_arena_strdup(arena, (char *)folded.data);
+	return 0;
+}
+
+static int set_gres(const char *what, const char *value, struct mu_arena *arena, Mu__JobSpec *spec,
+		    struct mu_err *err)
+{
+	size_t n_gres = 0;
+	Mu__GresAsk **gres = NULL;
+	int rc = mu_gres_parse(value, arena, &gres, &n_gres, err);
+
+	if (rc)
+		return mu_fail(err, rc,
+			       "Invalid --%s specification: \"%s\" (name[:type][:count], divided by commas)",
+			       what, value);
+	spec->gres = gres;
+	spec->n_gres = n_gres;
+	return 0;
+}
+
+static int set_priority(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err *err)
+{
+	int64_t n = UINT32_MAX - 1;
+
+	if (strcasecmp(g->value, "TOP") != 0 && number(g, 0, UINT32_MAX - 2, &n, NULL))
+		return bad(g, "a number up to 4294967293, or TOP", err);
+	spec->has_priority = 1;
+	spec->priority = (uint32_t)n;
+	return 0;
+}
+
+static int set_nice(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err *err)
+{
+	int64_t n = NICE_DEFAULT;
+
+	if (g->value && number(g, -NICE_MOST, NICE_MOST, &n, NULL))
+		return mu_fail(err, MU_EINVAL, "Invalid --nice value \"%s\": a number between -%d and %d",
+			       g->value, NICE_MOST, NICE_MOST);
+	spec->has_nice = 1;
+	spec->nice = (int32_t)n;
+	return 0;
+}
+
+static int set_yes_no(const struct cli_given *g, protobuf_c_boolean *has, protobuf_c_boolean *field,
+		      struct mu_err *err)
+{
+	if (strcasecmp(g->value, "yes") != 0 && strcasecmp(g->value, "no") != 0)
+		return bad(g, "yes or no", err);
+	*has = 1;
+	*field = strcasecmp(g->value, "yes") == 0;
+	return 0;
+}
+
+static int set_open_mode(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err *err)
+{
+	size_t len = strlen(g->value);
+
+	if (!len ||
+	    (strncasecmp(g->value, "append", len) != 0 && strncasecmp(g->value, "truncate", len) != 0))
+		return bad(g, "append or truncate", err);
+	spec->has_open_append = 1;
+	spec->open_append = tolower((unsigned char)*g->value) == 'a';
+	return 0;
+}
+
+static void add_hint(const struct mu_option *o, const char *value, struct mu_arena *arena, Mu__JobSpec *spec)
+{
+	Mu__Hint *hint = mu_arena_alloc(arena, sizeof *hint);
+	Mu__Hint **more;
+
+	for (size_t i = 0; i < spec->n_hint; i++) {
+		if (strcmp(spec->hint[i]->name, o->name) == 0) {
+			spec->hint[i]->value = mu_arena_strdup(arena, value ? value : "");
+			return;
+		}
+	}
+	mu__hint__init(hint);
+	hint->name = (char *)o->name;
+	hint->value = mu_arena_strdup(arena, value ? value : "");
+	more = mu_arena_alloc(arena, (spec->n_hint + 1) * sizeof *more);
+	if (spec->n_hint)
+		memcpy(more, spec->hint, spec->n_hint * sizeof *more);
+	more[spec->n_hint++] = hint;
+	spec->hint = more;
+}
+
+static int set_exclusive(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec,
+			 struct mu_err *err)
+{
+	if (!g->value || strcasecmp(g->value, "exclusive") == 0) {
+		spec->has_exclusive = spec->exclusive = 1;
+	} else if (strcasecmp(g->value, "user") == 0 || strcasecmp(g->value, "mcs") == 0 ||
+		   strcasecmp(g->value, "topo") == 0) {
+		add_hint(g->option, g->value, arena, spec);
+	} else if (strcasecmp(g->value, "no") != 0) {
+		return bad(g, "nothing, user, mcs or topo", err);
+	}
+	return 0;
+}
+
+static int set_hint_kind(const struct cli_given *g, struct mu_err *err)
+{
+	static const char *const known[] = {"compute_bound", "memory_bound", "multithread", "nomultithread"};
+	size_t count = sizeof known / sizeof *known;
+
+	for (size_t i = 0; g->value && i < count; i++) {
+		if (strcasecmp(g->value, known[i]) == 0)
+			return 0;
+	}
+	return g->value ? bad(g, "compute_bound, memory_bound, multithread or nomultithread", err) : 0;
+}
+
+static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
+{
+	switch (g->option->id) {
+	case OPT_nodes: {
+		int rc = cli_spec_range("--nodes", g->value, &spec->nodes_min, &spec->nodes_max, err);
+
+		spec->has_nodes_min = spec->has_nodes_max = rc == 0;
+		return rc;
+	}
+	case OPT_exclusive:
+		return set_exclusive(g, arena, spec, err);
+	case OPT_extra_node_info:
+		return set_extra_node_info(g, spec, err);
+	case OPT_gres:
+		return set_gres("gres", g->value, arena, spec, err);
+	case OPT_gpus_per_node:
+		return set_gres("gpus-per-node", mu_arena_printf(arena, "gpu:%s", g->value), arena, spec,
+				err);
+	case OPT_kill_on_invalid_dep:
+		return set_yes_no(g, &spec->has_kill_on_invalid_dep, &spec->kill_on_invalid_dep, err);
+	case OPT_mail_type:
+		return set_mail_type(g, arena, spec, err);
+	case OPT_nice:
+		return set_nice(g, spec, err);
+	case OPT_no_kill:
+		spec->has_no_kill = 1;
+		spec->no_kill =
+		    !g->value || (strcasecmp(g->value, "off") != 0 && strcasecmp(g->value, "no") != 0);
+		return 0;
+	case OPT_nodefile:
+		return set_nodefile(g, arena, spec, err);
+	case OPT_open_mode:
+		return set_open_mode(g, spec, err);
+	case OPT_priority:
+		return set_priority(g, spec, err);
+	case OPT_signal:
+		return cli_spec_signal(g->value, spec, err);
+	default:
+		return 0; /* the command's own: parsable, wrap, wait ... ; counts of GPUs follow when all is
+			     known */
+	}
+}
+
+/* ---- what options mean together ---- */
+
+/* Of several options that exclude each other the one of the strongest level stands; two of one level are an
+ * error. */
+static int one_memory(const struct cli_args *args, Mu__JobSpec *spec, struct mu_err *err)
+{
+	static const int kinds[] = {OPT_mem, OPT_mem_per_cpu, OPT_mem_per_gpu};
+	const struct cli_given *best = NULL;
+
+	for (int i = 0; i < 3; i++) {
+		const struct cli_given *g = cli_args_last(args, kinds[i]);
+
+		if (g && best && g->level == best->level)
+			return mu_fail(err, MU_EINVAL,
+				       "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.");
+		if (g && (!best || g->level > best->level))
+			best = g;
+	}
+	if (best && best->option->id != OPT_mem)
+		spec->has_mem_node_mib = 0;
+	if (best && best->option->id != OPT_mem_per_cpu)
+		spec->has_mem_cpu_mib = 0;
+	return 0;
+}
+
+/* "a100:2", "a100", "2" to a type and a count. */
+static int gpu_ask(const struct cli_given *g, struct mu_arena *arena, char **ret_type, uint64_t *ret_count,
+		   struct mu_err *err)
+{
+	const char *colon = strrchr(g->value, ':'), *digits = colon ? colon + 1 : g->value;
+	char *end;
+	unsigned long n = strtoul(digits, &end, 10);
+
+	if (!isdigit((unsigned char)*digits) || *end || n < 1 || n > 65535 || strchr(g->value, ','))
+		return bad(g, "[type:]count", err);
+	*ret_type = colon ? mu_arena_printf(arena, "%.*s", (int)(colon - g->value), g->value) : NULL;
+	*ret_count = n;
+	return 0;
+}
+
+static uint64_t gpus_per_node(const Mu__JobSpec *spec)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < spec->n_gres; i++) {
+		if (strcmp(spec->gres[i]->name, "gpu") == 0)
+			n += spec->gres[i]->count;
+	}
+	return n;
+}
+
+static bool one_node(const Mu__JobSpec *spec)
+{
+	return !spec->has_nodes_min || (spec->nodes_min == 1 && spec->nodes_max <= 1);
+}
+
+/* Tasks on each node where the options say so exactly; 0: they do not. */
+static uint32_t tasks_each(const Mu__JobSpec *spec)
+{
+	if (spec->ntasks_per_node)
+		return spec->ntasks_per_node;
+	if (one_node(spec))
+		return spec->ntasks ? spec->ntasks : 1;
+	if (spec->nodes_min == spec->nodes_max && spec->ntasks % spec->nodes_min == 0)
+		return spec->ntasks / spec->nodes_min;
+	return 0;
+}
+
+/* Counts of GPUs per job, task or socket become counts per node where that is exact; else the request is
+ * refused. */
+static int place_gpus(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
+		      struct mu_err *err)
+{
+	static const int kinds[] = {OPT_gpus, OPT_gpus_per_task, OPT_gpus_per_socket};
+
+	for (int i = 0; i < 3; i++) {
+		const struct cli_given *g = cli_args_last(args, kinds[i]);
+		uint64_t count = 0, nodes = spec->has_nodes_min ? spec->nodes_min : 1;
+		char *type = NULL;
+		int rc;
+
+		if (!g)
+			continue;
+		rc = gpu_ask(g, arena, &type, &count, err);
+		if (rc)
+			return rc;
+		if (g->option->id == OPT_gpus) {
+			if (spec->has_nodes_min && (spec->nodes_min != spec->nodes_max || count % nodes))
+				return mu_fail(err, MU_EINVAL,
+					       "--gpus=%s cannot be spread evenly over the nodes asked for; "
+					       "use --gpus-per-node",
+					       g->value);
+			count /= nodes;
+			if (!spec->has_nodes_min) {
+				spec->has_nodes_min = spec->has_nodes_max = 1;
+				spec->nodes_min = spec->nodes_max = 1;
+			}
+		} else if (g->option->id == OPT_gpus_per_task) {
+			if (!tasks_each(spec))
+				return mu_fail(
+				    err, MU_EINVAL,
+				    "--gpus-per-task=%s needs --ntasks-per-node with this number of nodes",
+				    g->value);
+			count *= tasks_each(spec);
+		} else {
+			if (!spec->sockets_per_node)
+				return mu_fail(
+				    err, MU_EINVAL,
+				    "--gpus-per-socket option requires --sockets-per-node specification");
+			count *= spec->sockets_per_node;
+		}
+		if (gpus_per_node(spec) && gpus_per_node(spec) != count)
+			return mu_fail(err, MU_EINVAL,
+				       "--%s=%s disagrees with the GPUs per node that are asked for",
+				       g->option->name, g->value);
+		if (!gpus_per_node(spec)) {
+			rc = set_gres(g->option->name,
+				      type ? mu_arena_printf(arena, "gpu:%s:%lu", type, (unsigned long)count)
+					   : mu_arena_printf(arena, "gpu:%lu", (unsigned long)count),
+				      arena, spec, err);
+			if (rc)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int per_gpu(const struct cli_args *args, Mu__JobSpec *spec, struct mu_err *err)
+{
+	const struct cli_given *cpus = cli_args_last(args, OPT_cpus_per_gpu),
+			       *mem = cli_args_last(args, OPT_mem_per_gpu);
+	uint64_t gpus = gpus_per_node(spec), mib;
+	int64_t n;
+	int rc;
+
+	if (cpus) {
+		if (spec->has_cpus_per_task)
+			return mu_fail(err, MU_EINVAL,
+				       "--cpus-per-gpu is mutually exclusive with --cpus-per-task");
+		rc = number(cpus, 1, 65535, &n, err);
+		if (rc)
+			return rc;
+		if (!gpus || !tasks_each(spec) || (uint64_t)n * gpus % tasks_each(spec))
+			return mu_fail(
+			    err, MU_EINVAL,
+			    "--cpus-per-gpu=%s needs a number of GPUs that divides by the tasks of a node",
+			    cpus->value);
+		spec->has_cpus_per_task = 1;
+		spec->cpus_per_task = (uint32_t)((uint64_t)n * gpus / tasks_each(spec));
+	}
+	if (mem && !spec->has_mem_node_mib && !spec->has_mem_cpu_mib) {
+		if (mu_mem_parse(mem->value, &mib, NULL))
+			return bad(mem, "a number with K, M, G or T", err);
+		if (!gpus)
+			return mu_fail(err, MU_EINVAL, "--mem-per-gpu=%s needs a number of GPUs", mem->value);
+		spec->has_mem_node_mib = 1;
+		spec->mem_node_mib = mib * gpus;
+	}
+	return 0;
+}
+
+static int per_task(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
+		    struct mu_err *err)
+{
+	const struct cli_given *g = cli_args_last(args, OPT_tres_per_task);
+	size_t count;
+	char **words;
+
+	if (!g)
+		return 0;
+	words = cli_split(arena, g->value, &count);
+	for (size_t i = 0; i < count; i++) {
+		const char *equals = strpbrk(words[i], "=:");
+		int64_t n = 0;
+
+		if (!equals || mu_number_parse("--tres-per-task", equals + 1, 1, 65535, &n, NULL))
+			return bad(g, "cpu=count or gres/gpu=count", err);
+		if (strncasecmp(words[i], "cpu", (size_t)(equals - words[i])) == 0) {
+			spec->has_cpus_per_task = 1;
+			spec->cpus_per_task = (uint32_t)n;
+		} else if (strncasecmp(words[i], "gres/gpu", 8) == 0 && tasks_each(spec)) {
+			int rc = set_gres("tres-per-task",
+					  mu_arena_printf(arena, "gpu:%ld", (long)(n * tasks_each(spec))),
+					  arena, spec, err);
+
+			if (rc)
+				return rc;
+		} else {
+			return bad(g, "cpu=count or gres/gpu=count", err);
+		}
+	}
+	return 0;
+}
+
+static int together(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
+		    struct mu_err *err)
+{
+	int rc;
+
+	if (cli_args_has(args, OPT_core_spec) && cli_args_has(args, OPT_thread_spec))
+		return mu_fail(err, MU_EINVAL, "--core-spec and --thread-spec are mutually exclusive.");
+	if (spec->has_begin_usec && spec->has_deadline_usec && spec->begin_usec >= spec->deadline_usec)
+		return mu_fail(err, MU_EINVAL, "Incompatible begin and deadline time specification");
+	if (spec->has_time_min_sec && spec->has_time_limit_sec && spec->time_limit_sec > 0 &&
+	    spec->time_min_sec > spec->time_limit_sec)
+		return mu_fail(err, MU_EINVAL, "Invalid --time-min specification: it is longer than --time");
+	rc = one_memory(args, spec, err);
+	if (!rc)
+		rc = per_task(args, arena, spec, err);
+	if (!rc)
+		rc = place_gpus(args, arena, spec, err);
+	return rc ? rc : per_gpu(args, spec, err);
+}
+
+int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
+{
+	for (size_t i = 0; i < args->count; i++) {
+		const struct cli_given *g = &args->given[i];
+		int rc = 0;
+
+		if (g->option->kind == MU_KIND_HINT) {
+			if (g->option->id == OPT_hint && (rc = set_hint_kind(g, err)))
+				return rc;
+			add_hint(g->option, g->value, arena, spec);
+		} else if (g->option->kind == MU_KIND_OWN) {
+			rc = set_own(g, arena, spec, err);
+		} else {
+			rc = cli_field_set(&spec->base, g->option, g->value, arena, err);
+		}
+		if (rc)
+			return rc;
+	}
+	return together(args, arena, spec, err);
+}
+
+static bool is_utf8(const char *p)
+{
+	while (*p) {
+		unsigned char c = (unsigned char)*p++;
+		int more = c < 0x80		   ? 0
+			   : c >= 0xc2 && c < 0xe0 ? 1
+			   : (c & 0xf0) == 0xe0	   ? 2
+			   : c >= 0xf0 && c < 0xf5 ? 3
+						   : -1;
+
+		if (more < 0)
+			return false;
+		for (; more > 0; more--) {
+			if (((unsigned char)*p++ & 0xc0) != 0x80)
+				return false;
+		}
+	}
+	return true;
+}
+
+int cli_spec_check(const Mu__JobSpec *spec, struct mu_err *err)
+{
+	const ProtobufCMessageDescriptor *d = spec->base.descriptor;
+
+	for (unsigned i = 0; i < d->n_fields; i++) {
+		const ProtobufCFieldDescriptor *f = &d->fields[i];
+		const char *text;
+		size_t most = strcmp(f->name, "name") == 0 ? NAME_MAX_BYTES : TEXT_MAX_BYTES;
+
+		if (f->type != PROTOBUF_C_TYPE_STRING || f->label == PROTOBUF_C_LABEL_REPEATED)
+			continue;
+		text = *(char *const *)((const char *)spec + f->offset);
+		if (!text)
+			continue;
+		if (strlen(text) > most)
+			return mu_fail(err, MU_EPATH, "%s", mu_strerror(MU_EPATH));
+		if (!is_utf8(text))
+			return mu_fail(err, MU_EINVAL, "The job's %s is not text in UTF-8", f->name);
+	}
+	for (size_t i = 0; i < spec->n_partition; i++) {
+		if (!is_utf8(spec->partition[i]))
+			return mu_fail(err, MU_EPARTITION, "%s", mu_strerror(MU_EPARTITION));
+	}
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct cli_given *const *x = a, *const *y = b;
+
+	return strcmp((*x)->option->name, (*y)->option->name);
+}
+
+void cli_spec_dump(const struct cli *c, const struct cli_args *args)
+{
+	const struct cli_given **list = calloc(args->count + 1, sizeof *list);
+	size_t count = 0;
+
+	for (size_t i = 0; list && i < args->count; i++) {
+		if (cli_args_last(args, args->given[i].option->id) == &args->given[i])
+			list[count++] = &args->given[i];
+	}
+	if (!list)
+		return;
+	qsort(list, count, sizeof *list, compare_names);
+	cli_say(c, "defined options");
+	cli_say(c, "-------------------- --------------------");
+	for (size_t i = 0; i < count; i++) {
+		const struct mu_option *o = list[i]->option;
+		char text[32];
+		int64_t sec;
+
+		if (o->id == OPT_verbose)
+			cli_say(c, "%-20s: %u", o->name, c->verbose);
+		else if (o->kind == MU_KIND_SPAN && !mu_span_parse(list[i]->value, &sec, NULL)) {
+			mu_span_print(sec, 0, text);
+			cli_say(c, "%-20s: %s", o->name, text);
+		} else
+			cli_say(c, "%-20s: %s", o->name, list[i]->value ? list[i]->value : "set");
+	}
+	cli_say(c, "-------------------- --------------------");
+	cli_say(c, "end of defined options");
+	free(list);
+}

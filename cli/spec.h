@@ -1,0 +1,43 @@
+/* cli/spec.h: from options given to a JobSpec. Absent stays absent: defaults are admission's. */
+#ifndef CLI_SPEC_H
+#define CLI_SPEC_H
+
+#include "cli/cli.h"
+#include "cli/option.h"
+#include "proto/spec.pb-c.h"
+
+/* Applies every job option of ARGS (ordered) to SPEC, the strongest last, and checks what options mean
+ * together. 0, or a code with one sentence that names option and value. */
+int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
+
+/* Strings that are no UTF-8, or too long: MU_EINVAL or MU_EPATH. */
+int cli_spec_check(const Mu__JobSpec *spec, struct mu_err *err);
+
+/* "[B:]SIG[@SECONDS]" */
+int cli_spec_signal(const char *text, Mu__JobSpec *spec, struct mu_err *err);
+/* "N" or "N-M" */
+int cli_spec_range(const char *what, const char *text, uint32_t *ret_min, uint32_t *ret_max,
+		   struct mu_err *err);
+
+/* The block that -v prints: every option that was set, by name. */
+void cli_spec_dump(const struct cli *c, const struct cli_args *args);
+
+/* ---- scripts (cli/script.c) ---- */
+enum { CLI_SCRIPT_MAX = 4 << 20 };
+/* Checks a script: #! first, no DOS line ends, no NUL bytes, not empty. 0, or MU_ESCRIPT with up to three
+ * lines in ERR divided by \n. */
+int cli_script_check(const char *text, size_t len, struct mu_err *err);
+/* Reads the #SBATCH lines before the first command into ARGS at level CLI_SCRIPT. */
+int cli_script_options(const char *text, size_t len, struct cli_args *args, struct mu_arena *arena,
+		       struct mu_err *err);
+/* Words of one directive's rest: quotes undone, an unquoted # ends it. 0 or MU_ESYNTAX (a quote that does not
+ * end). */
+int cli_script_words(const char *text, size_t len, struct mu_arena *arena, char ***ret, size_t *ret_count,
+		     struct mu_err *err);
+
+/* ---- environment of the job (cli/environment.c) ---- */
+/* Appends NAME=VALUE NUL ... to OUT as --export asks (NULL: ALL) of ENVIRON. */
+int cli_environment_make(const char *export_text, char *const *environ_list, struct mu_buf *out,
+			 struct mu_err *err);
+
+#endif

@@ -1,0 +1,466 @@
+/* cli/squeue.c: lists jobs and steps. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/column.h"
+#include "cli/filter.h"
+#include "cli/model.h"
+#include "cli/option.h"
+#include "proto/states.h"
+
+#define FORMAT_SHORT "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+#define FORMAT_LONG "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+#define FORMAT_STEPS "%.15i %.8j %.9P %.8u %.9M %N"
+#define FORMAT_START "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+
+struct squeue {
+	struct cli *cli;
+	const struct cli_args *args;
+	struct cli_format format;
+	Mu__Query query;
+	struct cli_job_id *id; /* -j, -s */
+	size_t ids;
+	bool steps, start, by_partition, json;
+	const char *sort;
+};
+
+/* ---- order ---- */
+
+static const char *sort_letters;
+static int64_t sort_now;
+
+static const char *shown_partition(const Mu__JobRow *j)
+{
+	return j->partition ? j->partition : "";
+}
+
+/* Letters whose order is not that of their text. */
+static bool number_of(char letter, const Mu__JobRow *j, int64_t *ret)
+{
+	switch (letter) {
+	case 'i':
+	case 'A':
+	case 'F':
+		*ret = j->id;
+		return true;
+	case 't':
+	case 'T':
+		*ret = j->state;
+		return true;
+	case 'p':
+	case 'Q':
+		*ret = j->priority;
+		return true;
+	case 'M':
+		*ret = cli_job_elapsed_sec(j, sort_now);
+		return true;
+	case 'l':
+		*ret = j->time_limit_sec < 0 ? INT64_MAX : j->time_limit_sec;
+		return true;
+	case 'L':
+		*ret =
+		    j->time_limit_sec < 0 ? INT64_MAX : j->time_limit_sec - cli_job_elapsed_sec(j, sort_now);
+		return true;
+	case 'S':
+		*ret = j->state != JOB_PENDING ? j->start_usec
+		       : j->plan_start_usec    ? j->plan_start_usec
+					       : INT64_MAX;
+		return true;
+	case 'V':
+		*ret = j->submit_usec;
+		return true;
+	case 'e':
+		*ret = j->end_usec ? j->end_usec : INT64_MAX;
+		return true;
+	case 'D':
+		*ret = j->node_count ? j->node_count : j->nodes_min;
+		return true;
+	case 'C':
+		*ret = j->cpus_total;
+		return true;
+	case 'm':
+		*ret = (int64_t)(j->mem_cpu_mib ? j->mem_cpu_mib : j->mem_node_mib);
+		return true;
+	case 'U':
+		*ret = j->uid;
+		return true;
+	case 'y':
+		*ret = cli_job_spec(j)->nice;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int compare_text(char letter, const Mu__JobRow *a, const Mu__JobRow *b)
+{
+	struct mu_buf x MU_CLEANUP(mu_buf_free) = {0}, y MU_CLEANUP(mu_buf_free) = {0};
+
+	if (letter == 'P')
+		return strcmp(shown_partition(a), shown_partition(b));
+	for (size_t i = 0; i < cli_job_columns.count; i++) {
+		const struct cli_column *col = &cli_job_columns.column[i];
+
+		if (col->letter != letter)
+			continue;
+		mu_buf_add(&x, "", 0);
+		mu_buf_add(&y, "", 0);
+		col->get(&(struct cli_cell){.job = a, .now_usec = sort_now}, &x);
+		col->get(&(struct cli_cell){.job = b, .now_usec = sort_now}, &y);
+		return strcmp((char *)x.data, (char *)y.data);
+	}
+	return 0;
+}
+
+static int compare_jobs(const void *va, const void *vb)
+{
+	const Mu__JobRow *a = *(const Mu__JobRow *const *)va, *b = *(const Mu__JobRow *const *)vb;
+	int sign = 1;
+
+	for (const char *p = sort_letters; *p; p++) {
+		int64_t x, y;
+		int d;
+
+		if (*p == '-') {
+			sign = -1;
+			continue;
+		}
+		if (*p == '+' || *p == ',' || *p == '#') {
+			sign = *p == ',' ? 1 : sign;
+			continue;
+		}
+		if (number_of(*p, a, &x) && number_of(*p, b, &y))
+			d = (x > y) - (x < y);
+		else
+			d = compare_text(*p, a, b);
+		if (d)
+			return sign * d;
+		sign = 1;
+	}
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static int check_sort(const char *letters, struct mu_err *err)
+{
+	for (const char *p = letters; *p; p++) {
+		bool known = strchr("-+,#", *p) != NULL;
+
+		for (size_t i = 0; i < cli_job_columns.count && !known; i++)
+			known = cli_job_columns.column[i].letter == *p;
+		if (!known)
+			return mu_fail(err, MU_EINVAL,
+				       "Invalid sort specification: \"%c\" is no column's letter", *p);
+	}
+	return 0;
+}
+
+/* ---- filters that the query does not have ---- */
+
+static bool wanted(const struct squeue *q, const Mu__JobRow *j)
+{
+	const Mu__JobSpec *s = cli_job_spec(j);
+	const char *licenses = cli_args_value(q->args, OPT_list_licenses),
+		   *reservation = cli_args_value(q->args, OPT_list_reservation);
+
+	if (licenses) {
+		bool some = false;
+		size_t count;
+		char **words = cli_split(&q->cli->arena, s->licenses ? s->licenses : "", &count);
+
+		for (size_t i = 0; i < count; i++) {
+			words[i][strcspn(words[i], ":=")] = 0;
+			some = some || cli_in_list(licenses, words[i]);
+		}
+		if (!some)
+			return false;
+	}
+	if (reservation && !cli_in_list(reservation, s->reservation))
+		return false;
+	if (cli_args_has(q->args, OPT_notme) && j->uid == getuid())
+		return false;
+	return true;
+}
+
+static bool step_wanted(const struct squeue *q, const Mu__StepRow *s)
+{
+	if (!q->ids)
+		return true;
+	for (size_t i = 0; i < q->ids; i++) {
+		if (q->id[i].job == s->job && (!q->id[i].has_step || q->id[i].step == s->step))
+			return true;
+	}
+	return false;
+}
+
+/* ---- printing ---- */
+
+static void flush(struct mu_buf *out)
+{
+	fwrite(out->data ? (char *)out->data : "", 1, out->len, stdout);
+	mu_buf_reset(out);
+}
+
+static void print_job(const struct squeue *q, const Mu__JobRow *j, struct mu_buf *out)
+{
+	const Mu__JobSpec *s = cli_job_spec(j);
+	struct cli_cell cell = {
+	    .job = j, .now_usec = q->cli->now_usec, .cluster = q->cli->conf.cluster, .arena = &q->cli->arena};
+
+	cell.flags = cli_args_has(q->args, OPT_noconvert) ? CELL_NOCONVERT : 0;
+	if (!q->by_partition || j->state != JOB_PENDING || s->n_partition < 2) {
+		cli_table_row(&q->format, &cell, out);
+		return;
+	}
+	for (size_t i = 0; i < s->n_partition; i++) {
+		cell.partition = s->partition[i];
+		cli_table_row(&q->format, &cell, out);
+	}
+}
+
+static void print_jobs(const struct squeue *q, Mu__JobRow **jobs, size_t count)
+{
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
+
+	if (!cli_args_has(q->args, OPT_noheader))
+		cli_table_heading(&q->format, &out);
+	for (size_t i = 0; i < count; i++) {
+		print_job(q, jobs[i], &out);
+		if (out.len > 60000)
+			flush(&out);
+	}
+	flush(&out);
+}
+
+static int print_json(struct squeue *q, Mu__JobRow **jobs, size_t count)
+{
+	struct cli_model m = {0};
+
+	cli_model_begin(q->cli, &m);
+	json_array(&m.json, "jobs");
+	for (size_t i = 0; i < count; i++)
+		cli_model_job(&m.json, q->cli, jobs[i]);
+	json_array_end(&m.json);
+	return cli_model_end(&m);
+}
+
+static int load_error(const struct cli *c, const struct mu_err *err)
+{
+	/* What a controller says about jobs has Slurm's words before it; what is wrong on the command line
+	 * has the command's name. */
+	if (err->code == MU_EJOBID || err->code == MU_ECONNECT || err->code == MU_ETIMEOUT ||
+	    err->code == MU_EAUTH || err->code == MU_EBUSY || err->code == MU_ENOTREADY)
+		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(err->code));
+	if (!(err->code == MU_EJOBID) && strcmp(err->text, mu_strerror(err->code)) != 0)
+		cli_error(c, "%s", err->text);
+	return 1;
+}
+
+static int list_steps(struct squeue *q)
+{
+	Mu__Query ask = q->query;
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
+	struct mu_err err = {0};
+	void **steps, **jobs;
+	size_t n_steps, n_jobs, next = 0;
+
+	ask.what = MU__WHAT__WHAT_JOBS;
+	ask.n_state = 0;
+	if (cli_query_all(q->cli, &ask, &mu__job_row__descriptor, &jobs, &n_jobs, &err))
+		return load_error(q->cli, &err);
+	ask = (Mu__Query)MU__QUERY__INIT;
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_STEPS;
+	ask.job = q->query.job;
+	ask.n_job = q->query.n_job;
+	if (cli_query_all(q->cli, &ask, &mu__step_row__descriptor, &steps, &n_steps, &err))
+		return load_error(q->cli, &err);
+	if (!cli_args_has(q->args, OPT_noheader))
+		cli_table_heading(&q->format, &out);
+	for (size_t i = 0; i < n_steps; i++) {
+		const Mu__StepRow *s = steps[i];
+		const Mu__JobRow *job = NULL;
+
+		for (size_t k = 0; k < n_jobs && !job; k++) { /* both come in the order of job ids */
+			const Mu__JobRow *j = jobs[(next + k) % n_jobs];
+
+			if (j->id == s->job) {
+				job = j;
+				next = (next + k) % n_jobs;
+			}
+		}
+		if (job && s->state == JOB_RUNNING && step_wanted(q, s) && wanted(q, job))
+			cli_table_row(
+			    &q->format,
+			    &(struct cli_cell){
+				.step = s, .job = job, .now_usec = q->cli->now_usec, .arena = &q->cli->arena},
+			    &out);
+	}
+	flush(&out);
+	return 0;
+}
+
+static int list_once(struct squeue *q)
+{
+	Mu__Query ask = q->query;
+	struct mu_err err = {0};
+	void **rows;
+	size_t count, kept = 0;
+
+	if (q->steps)
+		return list_steps(q);
+	if (cli_query_all(q->cli, &ask, &mu__job_row__descriptor, &rows, &count, &err))
+		return load_error(q->cli, &err);
+	for (size_t i = 0; i < count; i++) {
+		if (wanted(q, rows[i]))
+			rows[kept++] = rows[i];
+	}
+	sort_letters = q->sort;
+	sort_now = q->cli->now_usec;
+	if (kept)
+		qsort(rows, kept, sizeof *rows, compare_jobs);
+	if (q->json)
+		return print_json(q, (Mu__JobRow **)rows, kept);
+	print_jobs(q, (Mu__JobRow **)rows, kept);
+	return 0;
+}
+
+/* ---- options ---- */
+
+static int read_ids(struct squeue *q, const char *list, struct mu_err *err)
+{
+	size_t count;
+	char **words = cli_split(&q->cli->arena, list, &count);
+	struct cli_job_id *more = mu_arena_alloc(&q->cli->arena, (q->ids + count + 1) * sizeof *more);
+
+	if (q->ids)
+		memcpy(more, q->id, q->ids * sizeof *more);
+	q->id = more;
+	for (size_t i = 0; i < count; i++) {
+		int rc = cli_job_id_parse(&q->cli->arena, words[i], &q->id[q->ids], NULL);
+
+		if (rc)
+			return mu_fail(err, MU_EINVAL, "Invalid job id: %s", words[i]);
+		cli_filter_job(q->cli, &q->query, q->id[q->ids++].job);
+	}
+	return 0;
+}
+
+static int read_states(struct squeue *q, struct mu_err *err)
+{
+	static const uint32_t shown[] = {JOB_PENDING,	  JOB_RUNNING,	    JOB_SUSPENDED,   JOB_COMPLETING,
+					 JOB_CONFIGURING, JOB_REQUEUE_HOLD, JOB_STOPPED,     JOB_SIGNALING,
+					 JOB_STAGE_OUT,	  JOB_RESIZING,	    JOB_SPECIAL_EXIT};
+	const char *states = cli_args_value(q->args, OPT_list_states);
+
+	if (q->start) {
+		q->query.n_state = 1;
+		q->query.state = mu_arena_dup(&q->cli->arena, shown, sizeof shown[0]);
+		return 0;
+	}
+	if (states)
+		return cli_filter_states(q->cli, states, &q->query, err);
+	q->query.n_state = sizeof shown / sizeof *shown;
+	q->query.state = mu_arena_dup(&q->cli->arena, shown, sizeof shown);
+	return 0;
+}
+
+static int read_format(struct squeue *q, struct mu_err *err)
+{
+	const struct cli_given *letters = cli_args_last(q->args, OPT_format_letters),
+			       *names = cli_args_last(q->args, OPT_format_names);
+	const struct cli_columns *set = q->steps ? &cli_step_columns : &cli_job_columns;
+	const char *text = FORMAT_SHORT;
+
+	if (letters && names && letters->level == names->level)
+		return mu_fail(err, MU_EINVAL,
+			       "-o/--format and -O/--Format are incompatible: give one of them");
+	if (names && (!letters || names->level > letters->level))
+		return cli_format_names(set, names->value, &q->cli->arena, &q->format, err);
+	if (letters)
+		text = letters->value;
+	else if (q->steps)
+		text = FORMAT_STEPS;
+	else if (q->start)
+		text = FORMAT_START;
+	else if (cli_args_has(q->args, OPT_long))
+		text = FORMAT_LONG;
+	return cli_format_letters(set, text, &q->cli->arena, &q->format, err);
+}
+
+static int prepare(struct squeue *q, struct mu_err *err)
+{
+	const struct cli_args *args = q->args;
+	int rc;
+
+	q->steps = cli_args_has(args, OPT_steps);
+	q->start = cli_args_has(args, OPT_start);
+	q->by_partition = cli_args_has(args, OPT_list_priority);
+	q->json = cli_args_has(args, OPT_json);
+	q->query = (Mu__Query)MU__QUERY__INIT;
+	q->query.has_what = q->query.has_slim = 1;
+	q->query.what = MU__WHAT__WHAT_JOBS;
+	q->query.slim = 1;
+	if (args->word_count)
+		return mu_fail(err, MU_EINVAL, "Unrecognized option: %s", args->words[0]);
+	for (size_t i = 0; i < args->count; i++) {
+		const struct cli_given *g = &args->given[i];
+
+		if (g->option->arg == MU_ARG_IDS && g->value && (rc = read_ids(q, g->value, err)))
+			return rc;
+	}
+	q->sort = cli_args_value(args, OPT_sort);
+	if (!q->sort)
+		q->sort = q->start ? "S,i" : "P,t,-p";
+	rc = check_sort(q->sort, err);
+	if (!rc)
+		rc = read_format(q, err);
+	if (!rc)
+		rc = cli_filter_query(q->cli, args, &q->query, err);
+	if (!rc)
+		rc = read_states(q, err);
+	if (!rc && q->json)
+		rc = cli_model_check(cli_args_value(args, OPT_json), err);
+	if (!rc)
+		rc = cli_check_clusters(q->cli, args, err);
+	if (!rc && cli_args_has(args, OPT_list_nodelist))
+		rc = cli_filter_nodes(q->cli, cli_args_value(args, OPT_list_nodelist), true, &q->query, err);
+	return rc;
+}
+
+int cli_squeue(struct cli *c, int argc, char **argv)
+{
+	struct cli_args args = {0};
+	struct squeue q = {.cli = c, .args = &args};
+	struct mu_err err = {0};
+	const char *iterate;
+	int64_t seconds = 0;
+	int rc;
+
+	if (cli_begin(c, argc, argv, false, &args, &rc))
+		return rc;
+	if (prepare(&q, &err))
+		return load_error(c, &err);
+	iterate = cli_args_value(&args, OPT_iterate);
+	if (iterate && mu_number_parse("--iterate", iterate, 1, 86400 * 365, &seconds, &err)) {
+		cli_error(c, "Invalid --iterate specification: \"%s\" (seconds, 1 and up)", iterate);
+		return 1;
+	}
+	for (;;) {
+		char date[64];
+
+		if ((iterate || (cli_args_has(&args, OPT_long) && !cli_args_has(&args, OPT_noheader))) &&
+		    !q.json) {
+			cli_date_line(date, sizeof date);
+			printf("%s\n", date);
+		}
+		rc = list_once(&q);
+		if (!iterate)
+			return rc;
+		printf("\n");
+		fflush(stdout);
+		nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);
+	}
+}
