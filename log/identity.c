@@ -125,7 +125,8 @@ static int parse(char *text, struct log_identity *ret)
 		return MU_ECORRUPT;
 	sum++;
 	char hex[2 * MU_HASH_BYTES + 1];
-	if (sscanf(sum, "sum %64[0-9a-f]", hex) != 1 || mu_hash_parse(hex, &want))
+	if (sscanf(sum, "sum %64[0-9a-f]", hex) != 1 || mu_hash_parse(hex, &want) ||
+	    strcmp(sum + 4 + 64, "\n"))
 		return MU_ECORRUPT;
 	mu_hash_bytes(text, (size_t)(sum - text), &have);
 	if (memcmp(&want, &have, sizeof want))

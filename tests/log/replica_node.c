@@ -197,9 +197,9 @@ static void proposed(void *arg, int code, uint64_t pos)
 
 static void feed(void)
 {
-	static const uint8_t padding[4096];
+	static const uint8_t padding[4300];
 	while (n.leads && n.flying < n.window && n.todo) {
-		uint8_t bytes[4200];
+		uint8_t bytes[4300];
 		uint64_t value = n.next++;
 		size_t len = 8 + (size_t)(value * 2654435761u % 200) + (value % 50 == 0 ? 4000 : 0);
 		memcpy(bytes, &value, 8);

@@ -469,7 +469,7 @@ static void propose(struct world *w, struct replica *x)
 	struct log_part part;
 	int64_t time;
 	struct mu_buf packed = {0};
-	if (w->setup->closures && !log_guard_settled(x->guard))
+	if ((w->setup->closures & LOG_G1) && !log_guard_settled(x->guard))
 		return;
 	if (!w->setup->app->propose(x->st, world_usec(w), &part, &time))
 		return;
