@@ -175,7 +175,8 @@ static int all_living(struct answer *a, struct mu_view after)
 
 /* ---- history ---- */
 
-/* A past State that still holds the job's run speaks for it. */
+/* What a past State says of a record's job: nothing (0), the same run (1), or that it waits to run again and
+ * has the steps of this run still (2). */
 static int state_has(struct answer *a, uint32_t job, uint32_t record)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf row = {0};
@@ -189,7 +190,23 @@ static int state_has(struct answer *a, uint32_t job, uint32_t record)
 	if (code)
 		return code == MU_ENOENT ? 0 : code;
 	pick_job((struct mu_view){row.data, row.len}, &face);
-	return face.restarts + 1 == record;
+	if (face.restarts + 1 == record)
+		return 1;
+	return face.attempt == record ? 2 : 0;
+}
+
+/* The record with the steps that had been told by then: State keeps those of all runs while it has the job.
+ */
+static int record_then(struct answer *a, const uint8_t key[8], struct mu_view row, struct mu_buf *out)
+{
+	MU_CLEANUP(steps_done) struct steps steps = {.a = a};
+	int code = source_each(&a->source, SCH_ROW_STEP, (struct mu_view){key, 8}, (struct mu_view){0},
+			       collect_step, &steps, a->err);
+
+	pick_put_bytes(out, HIST_JOB, pick_bytes(row, HIST_JOB));
+	for (size_t i = 0; i < steps.count; i++)
+		pick_put_bytes(out, HIST_STEP, steps.v[i].row);
+	return code;
 }
 
 /* The record as it is shown; slim where asked. */
@@ -236,8 +253,15 @@ static int try_record(struct answer *a, struct mu_view key, struct mu_view value
 	if (!wanted(a, &job))
 		return 0;
 	int held = state_has(a, job.id, mu_get_be32(key.data + 4));
-	if (held)
+	if (held < 0 || held == 1)
 		return held < 0 ? held : 0;
+	MU_CLEANUP(mu_buf_free) struct mu_buf then = {0};
+	if (held == 2) {
+		int code = record_then(a, key.data, row, &then);
+		if (code)
+			return code;
+		row = (struct mu_view){then.data, then.len};
+	}
 	return add_record(a, row, page_key);
 }
 
