@@ -299,6 +299,9 @@ def symbols(archive):
     """(defined, undefined, writable) global names of an archive."""
     text = subprocess.run(["nm", "-A", archive], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     defined, undefined, writable = set(), set(), set()
+    # Constant tables of pointers are relocated once, then read only: the letter does not tell them from data, the section does.
+    table = subprocess.run(["nm", "-f", "sysv", archive], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    constant = {line.split("|")[0].strip() for line in table.splitlines() if line.split("|")[-1].startswith(".data.rel.ro")}
     for line in text.splitlines():
         words = line.rsplit(" ", 2)
         kind, name = words[-2], words[-1]
@@ -307,7 +310,7 @@ def symbols(archive):
         elif kind.isupper() or kind in "bd":
             if kind.isupper():
                 defined.add(name)
-            if kind in "bBdDC" and not name.startswith("."):
+            if kind in "bBdDC" and not name.startswith(".") and name not in constant:
                 writable.add(name)
     return defined, undefined - defined, writable
 

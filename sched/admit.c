@@ -1,0 +1,100 @@
+/* sched/admit.c: refusing early, over the present State, what evolve would void anyway: the client gets its
+ * sentence before anything is written anywhere. Who may ask for which event is a column of events.def; the
+ * rest are the rules of resolve.c. */
+#include "sched/state.h"
+
+enum who { CONTROLLER, USER, OPERATOR, NODE };
+
+static int who_may(const Mu__Event *e, enum who *ret)
+{
+	static const struct {
+		uint32_t tag;
+		enum who who;
+	} rows[] = {
+#define MU_EVENT(NAME, field, tag, level, function, who) {tag, who},
+#include "proto/events.def"
+#undef MU_EVENT
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].tag == e->kind_case) {
+			*ret = rows[i].who;
+			return 0;
+		}
+	return MU_EVERSION;
+}
+
+static int check_author(const Mu__Event *e, struct mu_err *err)
+{
+	const Mu__Author *a = e->author;
+	enum who who;
+	if (!a)
+		return mu_fail(err, MU_EAUTH, "%s", mu_strerror(MU_EAUTH));
+	if (who_may(e, &who))
+		return mu_fail(err, MU_EVERSION, "This controller knows no event of type %u", e->kind_case);
+	bool controller = a->verifier && strcmp(a->verifier, "controller") == 0;
+	if (who == CONTROLLER && !controller)
+		return sch__refuse(err, MU_EPERM);
+	if (who == OPERATOR && !a->operator_)
+		return sch__refuse(err, e->kind_case == MU__EVENT__KIND_NODE_UPDATE ? MU_EUSER : MU_EPERM);
+	if (who == NODE && (!a->node || !*a->node))
+		return sch__refuse(err, MU_EPERM);
+	return 0;
+}
+
+static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_err *err)
+{
+	const Mu__Config *c = sch__conf(st);
+	struct sch_want want;
+	struct mu_arena arena = {0};
+	if (!e->submitted->spec)
+		return mu_fail(err, MU_EINVAL, "A submission without a job");
+	if (c->max_job_count && st->jobs.count >= c->max_job_count)
+		return sch__refuse(err, MU_EMAXJOBS);
+	int rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
+	mu_arena_free(&arena);
+	return rc;
+}
+
+/* A request about jobs is refused when it fits none of them. */
+static int admit_jobs(const struct sch_state *st, const Mu__Event *e, const uint32_t *id, size_t count,
+		      struct mu_err *err)
+{
+	int first = count ? 0 : MU_EJOBID;
+	if (count > SCH_JOBS_PER_EVENT)
+		return mu_fail(err, MU_ELIMIT, "One request may name at most %u jobs", SCH_JOBS_PER_EVENT);
+	for (size_t i = 0; i < count; i++) {
+		const struct sch_job *j = sch__job(st, id[i]);
+		int rc = !j							 ? MU_EJOBID
+			 : e->author->operator_ || e->author->uid == j->who->uid ? 0
+										 : MU_EPERM;
+		if (!rc)
+			return 0;
+		first = first ? first : rc;
+	}
+	return sch__refuse(err, first);
+}
+
+int sch_admit(const struct sch_state *st, Mu__Event *event, struct mu_err *err)
+{
+	int rc = check_author(event, err);
+	if (rc)
+		return rc;
+	if (event->request && sch__answer_find(st, event->request))
+		return 0; /* Evolve gives the first answer again. */
+	if (sch__answer_stale(st, event->request))
+		return sch__refuse(err, MU_ESTALE);
+	switch (event->kind_case) {
+	case MU__EVENT__KIND_SUBMITTED:
+		return admit_submitted(st, event, err);
+	case MU__EVENT__KIND_JOB_SIGNAL:
+		return admit_jobs(st, event, event->job_signal->job, event->job_signal->n_job, err);
+	case MU__EVENT__KIND_JOB_HOLD:
+		return admit_jobs(st, event, event->job_hold->job, event->job_hold->n_job, err);
+	case MU__EVENT__KIND_JOB_REQUEUE:
+		return admit_jobs(st, event, event->job_requeue->job, event->job_requeue->n_job, err);
+	case MU__EVENT__KIND_JOB_UPDATE:
+		return admit_jobs(st, event, &event->job_update->job, 1, err);
+	default:
+		return 0;
+	}
+}

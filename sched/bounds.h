@@ -1,0 +1,48 @@
+/* sched/bounds.h: every bound of the core, with the sum that justifies it. (Not limits.h: the compiler would
+ * find it for the system's.) */
+#ifndef SCHED_BOUNDS_H
+#define SCHED_BOUNDS_H
+
+#include <stdint.h>
+
+/* Answers kept for repeated requests: a million of some 150 bytes are 150 MiB, a day is longer than any
+ * client retries. */
+#define SCH_ANSWERS_MAX 1000000u
+#define SCH_ANSWER_AGE_USEC (INT64_C(86400) * 1000000)
+/* A birth further ahead of the entry's time than this would hold its answer beyond its day: void. */
+#define SCH_BIRTH_AHEAD_USEC (INT64_C(3600) * 1000000)
+/* Evicted per new answer: two keep up with any backlog while one is added. */
+#define SCH_EVICT_PER_ANSWER 2u
+
+/* Work of one Tick: 1,000 rows of some 4 microseconds each stay under the loop's 10 ms. */
+#define SCH_PURGE_PER_TICK 1000u
+#define SCH_BEGIN_PER_TICK 1000u
+
+/* Partitions that one job may name, nodes of a cluster (ten times the design figure), gres entries of a node.
+ */
+#define SCH_PARTS_PER_JOB 32u
+#define SCH_NODES_MAX 100000u
+#define SCH_GRES_PER_NODE 64u
+#define SCH_CPUS_PER_NODE 65536u
+
+/* Bytes of one Decided event: an entry takes 256 KiB and other events share it. A start of one node is under
+ * 100 bytes. */
+#define SCH_SLICE_BYTES (96u * 1024u)
+
+/* Attempts that may fail to launch before the job is held, and how far apart they are (doubled each time). */
+#define SCH_LAUNCH_FAILURES_MAX 3u
+#define SCH_LAUNCH_SPACE_SEC 60
+
+/* The agent ends a job at its limit; the controller waits KillWait, OverTimeLimit and this much longer. */
+#define SCH_BACKSTOP_SEC 60
+
+/* Running jobs up to which a blocked job's start is planned in a pass: ten bisections of 512 copies stay near
+ * a millisecond. */
+#define SCH_PLAN_RUNNING_MAX 512u
+
+/* Jobs that one JobSignal, JobHold or JobRequeue may name: 4 bytes each, well inside an entry. */
+#define SCH_JOBS_PER_EVENT 10000u
+
+#define SCH_USEC INT64_C(1000000)
+
+#endif

@@ -1,0 +1,674 @@
+/* sched/decide.c: one slice of a pass: from State to a Decided event, and nothing else changes.
+ *
+ * Jobs are visited by partition tier, priority, id. A job that does not fit stops its partition, and keeps
+ * the partition's nodes from partitions that share them; a job that can never run as things are (limits,
+ * constraints, nodes down) stops nobody. What fits is put into an overlay, so that the next job sees it
+ * taken. When the steps or bytes of the slice are used up, the place, the stopped partitions and the kept
+ * nodes go into the event: the next slice goes on from State alone. A backfill pass belongs behind the visit
+ * that finds a partition stopped: sch__plan gives that job's start, and later jobs may use what is free until
+ * then. */
+#include "sched/state.h"
+
+#include <assert.h>
+
+#include "proto/hostlist.h"
+
+/* One shape in one partition, as far as this slice has found out. */
+struct attempt {
+	struct attempt *next;
+	const struct sch_part *part;
+	struct sch_need need;
+	struct mu_bits nodes, required;
+	uint32_t hint;
+	uint32_t reason; /* never runs as things are: why; else REASON_None */
+	const char *detail;
+	bool failed; /* did not fit in this slice; will not, because rooms only shrink */
+};
+struct lane {
+	struct sch_part *part;
+	uint32_t tier;
+	struct sch_job *head; /* NULL: nothing left to visit */
+	uint64_t head_key, blocked_key;
+	bool blocked;
+	struct sch_job *blocker;
+};
+struct list {
+	void **v;
+	size_t count, cap;
+};
+struct pass {
+	const struct sch_state *st;
+	struct mu_arena *arena;
+	uint64_t steps, budget;
+	size_t bytes;
+	Mu__Decided *d;
+	struct list start, reason, plan, stop, lost;
+	struct sch_overlay overlay;
+	struct mu_bits avail; /* open nodes that no blocked job keeps */
+	struct mu_bits kept;  /* nodes kept for blocked jobs, of stopped partitions and others */
+	struct mu_bits named; /* of those: required by jobs that stopped no partition */
+	struct lane *lane;
+	uint32_t lane_count;
+	struct attempt **attempt; /* by shape id */
+	struct list attempts;
+	struct mu_map started;
+	struct sch_pick *pick;
+};
+
+static void add(struct pass *p, struct list *l, void *item, size_t bytes)
+{
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 16;
+		void **v = mu_arena_alloc(p->arena, cap * sizeof(v[0]));
+		if (l->count)
+			memcpy(v, l->v, l->count * sizeof(v[0]));
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->count++] = item;
+	p->bytes += bytes;
+}
+
+static bool exhausted(const struct pass *p)
+{
+	return p->steps >= p->budget || p->bytes >= SCH_SLICE_BYTES;
+}
+
+/* ---- silence and limits ---- */
+
+static int64_t silence_due(const struct sch_state *st)
+{
+	const Mu__Config *c = sch__conf(st);
+	int64_t timeout = (c->has_slurmd_timeout_sec ? c->slurmd_timeout_sec : 300) * SCH_USEC,
+		first = INT64_MAX;
+	const struct sch_node *n = mu_map_seek(&st->silent, NULL, 0, 0, NULL, NULL);
+	if (!timeout)
+		return 0;
+	if (n)
+		first = n->silent_key;
+	if (st->heard_count && st->cluster->heard_usec < first)
+		first = st->cluster->heard_usec;
+	if (first == INT64_MAX)
+		return 0;
+	if (first < st->cluster->leader_since_usec)
+		first = st->cluster->leader_since_usec;
+	return first + timeout;
+}
+
+static void lose_nodes(struct pass *p)
+{
+	const struct sch_state *st = p->st;
+	const Mu__Config *c = sch__conf(st);
+	int64_t timeout = (c->has_slurmd_timeout_sec ? c->slurmd_timeout_sec : 300) * SCH_USEC,
+		now = st->cluster->now_usec;
+	int64_t due = silence_due(st);
+	for (uint32_t i = 0; due && due <= now && i < st->node_count && !exhausted(p); i++) {
+		struct sch_node *n = st->node[i];
+		int64_t heard = n->silent_key > 0 ? n->silent_key : st->cluster->heard_usec;
+		if (!n->silent_key)
+			continue;
+		if (heard < st->cluster->leader_since_usec)
+			heard = st->cluster->leader_since_usec;
+		p->steps++;
+		if (heard + timeout > now)
+			continue;
+		Mu__NodeLost *l = mu_arena_alloc(p->arena, sizeof(*l));
+		mu__node_lost__init(l);
+		l->node = n->row->name;
+		l->reason = (char *)"Not responding";
+		add(p, &p->lost, l, strlen(l->node) + 24);
+		mu_bits_clear(&p->avail, n->rank);
+	}
+}
+
+static void stop_jobs(struct pass *p)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	const struct sch_state *st = p->st;
+	for (struct sch_job *j = mu_map_seek(&st->due, NULL, 0, 0, &key, &len);
+	     j && j->due_key <= st->cluster->now_usec && !exhausted(p);
+	     j = mu_map_seek(&st->due, key, len, 1, &key, &len)) {
+		Mu__Stop *s = mu_arena_alloc(p->arena, sizeof(*s));
+		mu__stop__init(s);
+		SCH_SET(s, job, j->id);
+		SCH_SET(s, cause, j->state == JOB_PENDING ? END_DEADLINE : END_TIME_LIMIT);
+		add(p, &p->stop, s, 10);
+		p->steps++;
+	}
+}
+
+/* ---- reasons and plans ---- */
+
+static void set_reason(struct pass *p, const struct lane *l, struct sch_job *j, uint32_t reason,
+		       const char *detail)
+{
+	if (sch__first_part(p->st, j) != l->part)
+		return; /* One partition speaks for a job: the first it named. */
+	if (j->reason == reason && sch__same(sch__text(j->reason_detail), detail))
+		return;
+	Mu__ReasonSet *r = mu_arena_alloc(p->arena, sizeof(*r));
+	mu__reason_set__init(r);
+	SCH_SET(r, job, j->id);
+	SCH_SET(r, reason, reason);
+	r->detail = (char *)detail;
+	add(p, &p->reason, r, 10 + (detail ? strlen(detail) : 0));
+}
+
+static char *fold_picks(struct pass *p, uint32_t count)
+{
+	struct mu_buf buf = {0};
+	const char **names = mu_arena_alloc(p->arena, (count + 1) * sizeof(names[0]));
+	for (uint32_t i = 0; i < count; i++)
+		names[i] = p->pick[i].node->row->name;
+	mu_hostlist_fold_sorted(names, count, &buf);
+	char *text = mu_arena_strdup(p->arena, buf.data ? (const char *)buf.data : "");
+	mu_buf_free(&buf);
+	return text;
+}
+
+static void and_bits(struct mu_bits *dst, const struct mu_bits *src)
+{
+	for (uint32_t i = 0; i < dst->words; i++)
+		dst->word[i] &= i < src->words ? src->word[i] : 0;
+}
+
+/* The start of the job that stopped its partition, where it can be had cheaply. */
+static void plan(struct pass *p, struct attempt *a, struct sch_job *j)
+{
+	uint32_t count = 0;
+	struct mu_bits nodes = {0};
+	if (p->st->running.count > SCH_PLAN_RUNNING_MAX)
+		return;
+	mu_bits_copy(&nodes, &a->nodes);
+	and_bits(&nodes, &p->st->usable);
+	int64_t start =
+	    sch__plan(p->st, &a->need, &nodes, &a->required, p->arena, &p->steps, p->pick, &count);
+	mu_bits_free(&nodes);
+	char *names = count ? fold_picks(p, count) : NULL;
+	if (start == j->plan_start_usec && sch__same(names, sch__text(j->plan_nodes)))
+		return;
+	Mu__PlanSet *s = mu_arena_alloc(p->arena, sizeof(*s));
+	mu__plan_set__init(s);
+	SCH_SET(s, job, j->id);
+	SCH_SET(s, start_usec, start);
+	s->nodes = names;
+	add(p, &p->plan, s, 20 + (names ? strlen(names) : 0));
+}
+
+/* ---- starts ---- */
+
+static bool same_but_node(const Mu__AllocNode *a, const Mu__AllocNode *b)
+{
+	if (a->cpus != b->cpus || a->mem_mib != b->mem_mib || a->tasks != b->tasks ||
+	    a->n_gres != b->n_gres || strcmp(a->cpu_list, b->cpu_list) != 0)
+		return false;
+	for (size_t i = 0; i < a->n_gres; i++) {
+		const Mu__GresGot *x = a->gres[i], *y = b->gres[i];
+		if (!sch__same(x->name, y->name) || !sch__same(x->type, y->type) || x->count != y->count ||
+		    x->n_index != y->n_index)
+			return false;
+		for (size_t k = 0; k < x->n_index; k++)
+			if (x->index[k] != y->index[k])
+				return false;
+	}
+	return true;
+}
+
+/* Neighbours that hold the same become one element with a folded list. */
+static void fold_allocs(struct pass *p, Mu__Start *s)
+{
+	size_t out = 0;
+	const char **names = mu_arena_alloc(p->arena, (s->n_alloc + 1) * sizeof(names[0]));
+	for (size_t i = 0; i < s->n_alloc;) {
+		Mu__AllocNode *first = s->alloc[i];
+		size_t count = 0;
+		while (i < s->n_alloc && same_but_node(first, s->alloc[i]))
+			names[count++] = s->alloc[i++]->node;
+		if (count > 1) {
+			struct mu_buf buf = {0};
+			mu_hostlist_fold(names, count, &buf);
+			first->node = mu_arena_strdup(p->arena, (const char *)buf.data);
+			mu_buf_free(&buf);
+		}
+		s->alloc[out++] = first;
+	}
+	s->n_alloc = out;
+}
+
+static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
+{
+	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
+	uint32_t tasks = j->ntasks;
+	mu__start__init(s);
+	SCH_SET(s, job, j->id);
+	SCH_SET(s, attempt, j->attempt + 1);
+	s->partition = l->part->row->conf->name;
+	s->alloc = mu_arena_alloc(p->arena, (count + 1) * sizeof(s->alloc[0]));
+	s->n_alloc = count;
+	for (uint32_t i = 0; i < count; i++) {
+		struct sch_node *n = p->pick[i].node;
+		struct sch_room *room = sch__overlay_own(&p->overlay, n, p->arena);
+		Mu__AllocNode *row = sch__cut(&a->need, n, room, p->pick[i].tasks, p->arena);
+		sch__room_take_row(room, n, row, a->need.exclusive);
+		if (room->exclusive || room->cpus >= n->row->cpus)
+			mu_bits_clear(&p->avail, n->rank);
+		SCH_SET(row, tasks,
+			row->tasks < tasks ? row->tasks
+					   : tasks); /* More nodes than tasks: the last ones have none. */
+		tasks -= row->tasks;
+		s->alloc[i] = row;
+	}
+	fold_allocs(p, s);
+	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
+	if (j->shape->part_count > 1)
+		mu_map_put_u64(&p->started, j->id, j);
+}
+
+/* ---- one visit ---- */
+
+static const char *unavailable(struct pass *p, const struct attempt *a)
+{
+	struct mu_buf buf = {0};
+	const char **names = mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(names[0]));
+	size_t count = 0;
+	const struct mu_bits *look = mu_bits_next(&a->required, 0) != UINT32_MAX ? &a->required : &a->nodes;
+	for (uint32_t r = mu_bits_next(look, 0); r != UINT32_MAX; r = mu_bits_next(look, r + 1))
+		if (!p->st->by_rank[r]->usable)
+			names[count++] = p->st->by_rank[r]->row->name;
+	mu_hostlist_fold_sorted(names, count, &buf);
+	const char *text =
+	    mu_arena_printf(p->arena, "UnavailableNodes:%.2000s", buf.data ? (const char *)buf.data : "");
+	mu_buf_free(&buf);
+	return text;
+}
+
+/* Why the shape cannot run in the partition as things are, whatever is free. */
+static void judge(struct pass *p, struct attempt *a)
+{
+	const struct sch_state *st = p->st;
+	int rc = sch__filter(st, &a->need, a->part, p->arena, &a->nodes, &a->required, NULL);
+	if (!rc)
+		rc = sch__feasible(st, &a->need, a->part, &a->nodes, &a->required);
+	p->steps += st->classes.count + a->nodes.words / 8;
+	if (rc) {
+		a->reason = rc == MU_ENODECOUNT ? REASON_PartitionConfig : REASON_BadConstraints;
+		return;
+	}
+	struct mu_bits up = {0};
+	mu_bits_copy(&up, &a->nodes);
+	and_bits(&up, &st->usable);
+	if (sch__feasible(st, &a->need, a->part, &up, &a->required)) {
+		a->reason = REASON_ReqNodeNotAvail;
+		a->detail = unavailable(p, a);
+	}
+	mu_bits_free(&up);
+}
+
+static struct attempt *attempt_of(struct pass *p, const struct sch_shape *shape, const struct sch_part *part)
+{
+	struct attempt *a = p->attempt[shape->id];
+	while (a && a->part != part)
+		a = a->next;
+	if (a)
+		return a;
+	a = mu_arena_alloc(p->arena, sizeof(*a));
+	a->next = p->attempt[shape->id];
+	a->part = part;
+	p->attempt[shape->id] = a;
+	sch__need(p->st, shape, part, &a->need);
+	add(p, &p->attempts, a, 0);
+	judge(p, a);
+	return a;
+}
+
+static int64_t limit_in(const struct sch_job *j, const Mu__PartitionConf *c)
+{
+	if (j->limit_given)
+		return j->time_limit_sec;
+	return c->has_default_time_sec ? c->default_time_sec : c->has_max_time_sec ? c->max_time_sec : -1;
+}
+
+static uint32_t limit_reason(const struct sch_job *j, const struct sch_part *part)
+{
+	const Mu__PartitionConf *c = part->row->conf;
+	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = limit_in(j, c);
+	if (j->who->uid == 0)
+		return REASON_None;
+	if (max >= 0 && (limit < 0 || limit > max))
+		return REASON_PartitionTimeLimit;
+	if ((c->has_max_nodes && j->nodes_min > c->max_nodes) ||
+	    (j->nodes_max && j->nodes_max < c->min_nodes))
+		return REASON_PartitionNodeLimit;
+	return REASON_None;
+}
+
+static bool must_wait_for_fence(const struct pass *p, const struct sch_job *j)
+{
+	if (!sch__conf(p->st)->requeue_needs_fence || !j->run)
+		return false;
+	bool open = j->run->left_count > 0;
+	for (uint32_t i = 0; i < j->run->alloc_count; i++)
+		open = open || !j->run->alloc[i].released;
+	return open;
+}
+
+/* Nodes that a job needs by name are all that it keeps from others; otherwise it stops its partition. */
+static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j)
+{
+	bool behind = mu_bits_intersects(&a->nodes, &p->kept);
+	bool by_name = j->shape->required && mu_bits_count(&a->required) >= j->shape->nodes_min;
+	const struct mu_bits *keep = by_name ? &a->required : &l->part->nodes;
+	a->failed = true;
+	set_reason(p, l, j, behind ? REASON_Priority : REASON_Resources, NULL);
+	if (!behind && sch__first_part(p->st, j) == l->part)
+		plan(p, a, j);
+	mu_bits_or(&p->kept, keep);
+	mu_bits_andnot(&p->avail, keep);
+	if (by_name) {
+		mu_bits_or(&p->named, keep);
+		return;
+	}
+	l->blocked = true;
+	l->blocked_key = l->head_key;
+	l->blocker = j;
+}
+
+static void visit(struct pass *p, struct lane *l, struct sch_job *j)
+{
+	int64_t now = p->st->cluster->now_usec;
+	p->steps++;
+	if (j->shape->part_count > 1 && mu_map_get_u64(&p->started, j->id))
+		return;
+	if (j->deadline_usec && j->deadline_usec <= now)
+		return; /* Stopped by this same decision. */
+	uint32_t never = must_wait_for_fence(p, j) ? REASON_Cleaning : limit_reason(j, l->part);
+	if (!never && j->deadline_usec && j->limit_given && j->time_limit_sec >= 0 &&
+	    now + j->time_limit_sec * SCH_USEC > j->deadline_usec)
+		never = REASON_DeadLine;
+	if (never) {
+		set_reason(p, l, j, never, NULL);
+		return;
+	}
+	struct attempt *a = attempt_of(p, j->shape, l->part);
+	if (a->reason) {
+		set_reason(p, l, j, a->reason, a->detail);
+		return;
+	}
+	if (!a->failed) {
+		struct mu_bits candidates = {0};
+		mu_bits_copy(&candidates, &a->nodes);
+		and_bits(&candidates, &p->avail);
+		p->steps += candidates.words / 16;
+		uint32_t count = sch__choose(&a->need, &p->overlay, &candidates, &a->required, &a->hint,
+					     &p->steps, p->pick);
+		mu_bits_free(&candidates);
+		if (count) {
+			start(p, l, a, j, count);
+			return;
+		}
+	}
+	block(p, l, a, j);
+}
+
+/* ---- the walk ---- */
+
+static uint32_t tier_of(const struct sch_part *part)
+{
+	return part->row->conf->has_priority_tier ? part->row->conf->priority_tier : 1;
+}
+
+static void step_lane(struct lane *l, uint64_t from)
+{
+	l->head = l->blocked ? NULL : mu_map_next_u64(&l->part->queue, from, &l->head_key);
+}
+
+/* Where the lane begins: at its first job, or where the last slice stopped. */
+static void open_lane(struct pass *p, struct lane *l)
+{
+	const Mu__ClusterRow *c = p->st->cluster;
+	uint64_t from = 0;
+	if (c->cursor && l->tier > c->cursor_tier)
+		return;
+	if (c->cursor && l->tier == c->cursor_tier)
+		from = sch__queue_key(c->cursor_priority, c->cursor);
+	step_lane(l, from);
+}
+
+static void open_lanes(struct pass *p)
+{
+	const struct sch_state *st = p->st;
+	const Mu__ClusterRow *c = st->cluster;
+	p->lane = mu_arena_alloc(p->arena, (st->part_count + 1) * sizeof(p->lane[0]));
+	p->lane_count = st->part_count;
+	for (uint32_t i = 0; i < st->part_count; i++)
+		p->lane[i] = (struct lane){.part = st->part[i], .tier = tier_of(st->part[i])};
+	for (size_t i = 0; i + 1 < c->n_blocked; i += 2) {
+		struct sch_job *j = sch__job(st, c->blocked[i + 1]);
+		if (c->blocked[i] >= st->part_count)
+			continue;
+		struct lane *l = &p->lane[c->blocked[i]];
+		l->blocked = true;
+		l->blocker = j && j->queued ? j : NULL;
+		l->blocked_key = l->blocker ? j->queue_key : 0;
+		mu_bits_or(&p->kept, &l->part->nodes);
+		mu_bits_andnot(&p->avail, &l->part->nodes);
+	}
+	for (size_t i = 0; i < c->n_taken; i++) {
+		const struct sch_node *n = sch__node(st, c->taken[i]);
+		if (!n)
+			continue;
+		mu_bits_set(&p->named, n->rank);
+		mu_bits_set(&p->kept, n->rank);
+		mu_bits_clear(&p->avail, n->rank);
+	}
+	for (uint32_t i = 0; i < p->lane_count; i++)
+		if (p->lane[i].part->state == SCH_PART_UP || p->lane[i].part->state == SCH_PART_DRAIN)
+			open_lane(p, &p->lane[i]);
+}
+
+static struct lane *next_lane(struct pass *p)
+{
+	struct lane *best = NULL;
+	for (uint32_t i = 0; i < p->lane_count; i++) {
+		struct lane *l = &p->lane[i];
+		if (l->head && (!best || l->tier > best->tier ||
+				(l->tier == best->tier && l->head_key < best->head_key)))
+			best = l;
+	}
+	return best;
+}
+
+/* ---- jobs that nobody visits ---- */
+
+/* Behind a job that stopped its partition everyone waits for Priority. */
+static bool fill_behind(struct pass *p, struct lane *l)
+{
+	uint64_t key = 0;
+	for (struct sch_job *j =
+		 mu_map_next_u64(&l->part->unsettled, l->blocked_key ? l->blocked_key + 1 : 0, &key);
+	     j; j = mu_map_next_u64(&l->part->unsettled, key + 1, &key)) {
+		if (exhausted(p))
+			return false;
+		p->steps++;
+		if (!mu_map_get_u64(&p->started, j->id))
+			set_reason(p, l, j, REASON_Priority, NULL);
+	}
+	return true;
+}
+
+/* Nobody starts in a partition that is down or inactive. */
+static bool fill_closed(struct pass *p, struct lane *l)
+{
+	uint32_t reason = l->part->state == SCH_PART_DOWN ? REASON_PartitionDown : REASON_PartitionInactive;
+	uint64_t key = 0;
+	if (l->part->by_reason[reason] == l->part->first_count)
+		return true;
+	for (struct sch_job *j = mu_map_next_u64(&l->part->queue, 0, &key); j;
+	     j = mu_map_next_u64(&l->part->queue, key + 1, &key)) {
+		if (exhausted(p))
+			return false;
+		if (j->reason == reason)
+			continue;
+		p->steps++;
+		if (!mu_map_get_u64(&p->started, j->id))
+			set_reason(p, l, j, reason, NULL);
+	}
+	return true;
+}
+
+static bool fill(struct pass *p)
+{
+	bool done = true;
+	for (uint32_t i = 0; i < p->lane_count && done; i++) {
+		struct lane *l = &p->lane[i];
+		if (l->part->state == SCH_PART_DOWN || l->part->state == SCH_PART_INACTIVE)
+			done = fill_closed(p, l);
+		else if (l->blocked)
+			done = fill_behind(p, l);
+	}
+	return done;
+}
+
+/* ---- the slice ---- */
+
+static void hand_over(struct pass *p, uint32_t tier, uint32_t priority, uint32_t id)
+{
+	Mu__Decided *d = p->d;
+	SCH_SET(d, cursor_out, id);
+	SCH_SET(d, cursor_tier, tier);
+	SCH_SET(d, cursor_priority, priority);
+	d->blocked = mu_arena_alloc(p->arena, (2 * p->lane_count + 1) * sizeof(d->blocked[0]));
+	for (uint32_t i = 0; i < p->lane_count; i++)
+		if (p->lane[i].blocked) {
+			d->blocked[d->n_blocked++] = i;
+			d->blocked[d->n_blocked++] = p->lane[i].blocker ? p->lane[i].blocker->id : 0;
+		}
+	d->taken = mu_arena_alloc(p->arena, (mu_bits_count(&p->named) + 1) * sizeof(d->taken[0]));
+	for (uint32_t r = mu_bits_next(&p->named, 0); r != UINT32_MAX; r = mu_bits_next(&p->named, r + 1))
+		d->taken[d->n_taken++] = p->st->by_rank[r]->row->name;
+}
+
+/* Past the last job: only the jobs that nobody visits are left. */
+#define CURSOR_FILL UINT32_MAX
+
+static void walk(struct pass *p)
+{
+	for (struct lane *l = next_lane(p); l; l = next_lane(p)) {
+		if (exhausted(p)) {
+			hand_over(p, l->tier, l->head->priority, l->head->id);
+			return;
+		}
+		struct sch_job *j = l->head;
+		visit(p, l, j);
+		step_lane(l, l->head_key + 1);
+	}
+	if (!fill(p))
+		hand_over(p, 0, 0, CURSOR_FILL);
+}
+
+static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budget, struct mu_arena *arena)
+{
+	const Mu__ClusterRow *c = st->cluster;
+	*p = (struct pass){.st = st, .arena = arena, .budget = budget ? budget : 1};
+	p->d = mu_arena_alloc(arena, sizeof(*p->d));
+	mu__decided__init(p->d);
+	SCH_SET(p->d, basis, c->entries);
+	SCH_SET(p->d, pass, c->cursor ? c->pass : c->pass + 1);
+	SCH_SET(p->d, cursor_in, c->cursor);
+	SCH_SET(p->d, planner, SCH_PLANNER_VERSION);
+	sch__overlay_init(&p->overlay, st, arena);
+	mu_bits_copy(&p->avail, &st->open);
+	p->attempt = mu_arena_alloc(arena, (st->shape_id_cap + 1) * sizeof(p->attempt[0]));
+	p->pick = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(p->pick[0]));
+}
+
+static void close_pass(struct pass *p)
+{
+	for (size_t i = 0; i < p->attempts.count; i++) {
+		struct attempt *a = p->attempts.v[i];
+		mu_bits_free(&a->nodes);
+		mu_bits_free(&a->required);
+	}
+	sch__overlay_free(&p->overlay);
+	mu_bits_free(&p->avail);
+	mu_bits_free(&p->kept);
+	mu_bits_free(&p->named);
+	mu_map_clear(&p->started);
+}
+
+static bool says_something(const struct pass *p)
+{
+	return p->start.count || p->reason.count || p->plan.count || p->stop.count || p->lost.count ||
+	       p->d->cursor_in || p->d->cursor_out;
+}
+
+int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_arena *arena,
+	       Mu__Event **ret_event)
+{
+	struct pass p;
+	*ret_event = NULL;
+	if (!sch_founded(st))
+		return 0;
+	open_pass(&p, st, budget_steps, arena);
+	lose_nodes(&p);
+	stop_jobs(&p);
+	open_lanes(&p);
+	walk(&p);
+	Mu__Decided *d = p.d;
+	SCH_SET(d, steps, p.steps > UINT32_MAX ? UINT32_MAX : (uint32_t)p.steps);
+	d->start = (Mu__Start **)p.start.v;
+	d->n_start = p.start.count;
+	d->reason = (Mu__ReasonSet **)p.reason.v;
+	d->n_reason = p.reason.count;
+	d->plan = (Mu__PlanSet **)p.plan.v;
+	d->n_plan = p.plan.count;
+	d->stop = (Mu__Stop **)p.stop.v;
+	d->n_stop = p.stop.count;
+	d->lost = (Mu__NodeLost **)p.lost.v;
+	d->n_lost = p.lost.count;
+	bool speaks = says_something(&p);
+	close_pass(&p);
+	if (!speaks) {
+		st->scratch->quiet_pos = st->cluster->entries;
+		return 0;
+	}
+	*ret_event = mu_arena_alloc(arena, sizeof(**ret_event));
+	mu__event__init(*ret_event);
+	(*ret_event)->kind_case = MU__EVENT__KIND_DECIDED;
+	(*ret_event)->decided = d;
+	return 0;
+}
+
+/* ---- when ---- */
+
+static int64_t first_moment(const struct mu_map *map)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	return mu_map_seek(map, NULL, 0, 0, &key, &len) ? (int64_t)mu_get_be64(key) : 0;
+}
+
+bool sch_wants_decide(const struct sch_state *st)
+{
+	int64_t now = st->cluster->now_usec, due = first_moment(&st->due), silence = silence_due(st);
+	if (!sch_founded(st))
+		return false;
+	if (st->cluster->cursor || (due && due <= now) || (silence && silence <= now))
+		return true;
+	uint64_t seen = st->pass_basis > st->scratch->quiet_pos ? st->pass_basis : st->scratch->quiet_pos;
+	return st->wake_pos > seen;
+}
+
+int64_t sch_due_usec(const struct sch_state *st)
+{
+	int64_t v[] = {silence_due(st), first_moment(&st->due), first_moment(&st->begins),
+		       first_moment(&st->tombs)};
+	int64_t first = 0;
+	if (v[3])
+		v[3] += sch__min_job_age(st);
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		if (v[i] && (!first || v[i] < first))
+			first = v[i];
+	return first;
+}

@@ -1,0 +1,206 @@
+/* sched/evolve_decided.c: folding a decision. It was made over an older position: each of its parts is
+ * checked again, and a start that no longer fits is void and counted, alone. */
+#include "sched/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "proto/hostlist.h"
+
+/* ---- starts ---- */
+
+static bool in_list(const struct sch_job *j, const struct sch_part *p)
+{
+	for (uint32_t i = 0; i < j->shape->part_count; i++)
+		if (strcmp(j->shape->part[i]->text, p->row->conf->name) == 0)
+			return true;
+	return false;
+}
+
+/* One element may stand for many nodes: a folded list. Gives *ret_places records, of which *ret_count have
+ * been made, also on failure. */
+static int open_alloc(struct sch_ev *ev, const Mu__Start *s, struct sch_alloc **ret, uint32_t *ret_count,
+		      size_t *ret_places)
+{
+	struct sch_state *st = ev->st;
+	size_t total = 0;
+	char ***names = mu_arena_alloc(ev->arena, (s->n_alloc + 1) * sizeof(names[0]));
+	size_t *counts = mu_arena_alloc(ev->arena, (s->n_alloc + 1) * sizeof(counts[0]));
+	*ret = NULL;
+	*ret_count = 0;
+	for (size_t i = 0; i < s->n_alloc; i++) {
+		if (!s->alloc[i]->node || s->alloc[i]->released || s->alloc[i]->lost ||
+		    mu_hostlist_expand(s->alloc[i]->node, SCH_NODES_MAX, ev->arena, &names[i], &counts[i],
+				       NULL))
+			return MU_EPROTO;
+		total += counts[i];
+		if (total > st->node_count)
+			return MU_EPROTO;
+	}
+	if (!total)
+		return MU_EPROTO;
+	*ret = sch__alloc(st, total * sizeof((*ret)[0]));
+	*ret_places = total;
+	for (size_t i = 0; i < s->n_alloc; i++)
+		for (size_t k = 0; k < counts[i]; k++) {
+			int rc = sch__alloc_from_row(st, s->alloc[i], names[i][k], &(*ret)[(*ret_count)++]);
+			if (rc)
+				return rc;
+		}
+	return 0;
+}
+
+static bool fits(struct sch_state *st, const struct sch_alloc *a, uint32_t count, bool exclusive)
+{
+	struct mu_bits seen = {0};
+	bool ok = true;
+	for (uint32_t i = 0; i < count && ok; i++) {
+		ok = a[i].node->usable && !mu_bits_test(&seen, a[i].node->rank) &&
+		     mu_bits_count(&a[i].cpu) > 0 && mu_bits_count(&a[i].cpu) == a[i].cpus &&
+		     (!exclusive || !a[i].node->room.jobs) &&
+		     sch__room_fits(st, &a[i].node->room, a[i].node, &a[i]);
+		mu_bits_set(&seen, a[i].node->rank);
+	}
+	mu_bits_free(&seen);
+	return ok;
+}
+
+/* The same device must not be named twice in one element. */
+static bool devices_once(const struct sch_alloc *a)
+{
+	for (uint32_t i = 0; i < a->got_count; i++)
+		for (uint32_t k = i + 1; k < a->got_count; k++)
+			if (a->got[i].entry == a->got[k].entry)
+				return false;
+	return true;
+}
+
+static void void_start(struct sch_ev *ev, struct sch_alloc *a, uint32_t made, size_t places)
+{
+	for (uint32_t i = 0; i < made; i++)
+		sch__alloc_clear(ev->st, &a[i]);
+	sch__free(ev->st, a, places * sizeof(a[0]));
+	ev->st->cluster->starts_void++;
+	sch__wake(ev->st);
+}
+
+static void start(struct sch_ev *ev, const Mu__Start *s)
+{
+	struct sch_state *st = ev->st;
+	struct sch_job *j = sch__job(st, s->job);
+	const struct sch_part *p = sch__part(st, s->partition);
+	struct sch_alloc *a = NULL;
+	uint32_t count = 0;
+	size_t places = 0;
+	bool ok = j && j->state == JOB_PENDING && j->queued && s->attempt == j->attempt + 1 && p &&
+		  in_list(j, p) && (p->state == SCH_PART_UP || p->state == SCH_PART_DRAIN);
+	if (!ok) {
+		st->cluster->starts_void++;
+		sch__wake(st);
+		return;
+	}
+	struct sch_need need;
+	sch__need(st, j->shape, p, &need);
+	ok = open_alloc(ev, s, &a, &count, &places) == 0 && fits(st, a, count, need.exclusive);
+	for (uint32_t i = 0; i < count && ok; i++)
+		ok = devices_once(&a[i]) && mu_bits_test(&p->nodes, a[i].node->rank);
+	if (!ok)
+		void_start(ev, a, count, places);
+	else
+		sch__job_start(ev, j, p, a, count, need.exclusive);
+}
+
+/* ---- the rest ---- */
+
+static void reason(struct sch_ev *ev, const Mu__ReasonSet *r)
+{
+	struct sch_job *j = sch__job(ev->st, r->job);
+	if (!j || j->state != JOB_PENDING || !j->queued || r->reason >= SCH_REASONS ||
+	    r->reason == REASON_BeginTime)
+		return;
+	sch__reason(ev->st, j, r->reason, r->detail);
+	if (r->reason != REASON_None)
+		j->last_sched_usec = ev->now;
+	sch__touch(ev->st, &j->rec);
+}
+
+static void plan(struct sch_ev *ev, const Mu__PlanSet *p)
+{
+	struct sch_job *j = sch__job(ev->st, p->job);
+	if (!j || j->state != JOB_PENDING || p->start_usec < 0)
+		return;
+	j->plan_start_usec = p->start_usec;
+	sch__str_set(ev->st, &j->plan_nodes, p->nodes);
+	sch__touch(ev->st, &j->rec);
+}
+
+static void stop(struct sch_ev *ev, const Mu__Stop *s)
+{
+	struct sch_job *j = sch__job(ev->st, s->job);
+	if (j && j->state == JOB_RUNNING) {
+		sch__job_ending(ev, j, s->cause == END_DEADLINE ? JOB_DEADLINE : JOB_TIMEOUT);
+		sch__job_settle(ev, j);
+	} else if (j && j->state == JOB_PENDING && s->cause == END_DEADLINE) {
+		sch__job_end_waiting(ev, j, JOB_DEADLINE);
+	}
+}
+
+static void lost(struct sch_ev *ev, const Mu__NodeLost *l)
+{
+	struct sch_node *n = sch__node(ev->st, l->node);
+	if (!n || n->row->base_state != NODE_IDLE)
+		return;
+	n->row->flags |= NODE_FLAG_NO_RESPOND;
+	sch__node_down(ev, n, l->reason ? l->reason : "Not responding", "slurm", 0);
+}
+
+static void hand_over(struct sch_ev *ev, const Mu__Decided *d)
+{
+	Mu__ClusterRow *c = ev->st->cluster;
+	if (c->cursor == 0 && d->pass)
+		ev->st->pass_basis = d->basis;
+	sch__pass_clear(ev->st);
+	c->pass = d->pass;
+	c->cursor = d->cursor_out;
+	if (!d->cursor_out)
+		return;
+	c->cursor_tier = d->cursor_tier;
+	c->cursor_priority = d->cursor_priority;
+	c->blocked = calloc(d->n_blocked + 1, sizeof(c->blocked[0]));
+	c->taken = calloc(d->n_taken + 1, sizeof(c->taken[0]));
+	if (!c->blocked || !c->taken)
+		abort();
+	for (; c->n_blocked < d->n_blocked; c->n_blocked++)
+		c->blocked[c->n_blocked] = d->blocked[c->n_blocked];
+	for (; c->n_taken < d->n_taken; c->n_taken++) {
+		c->taken[c->n_taken] = sch__copy_text(d->taken[c->n_taken]);
+	}
+}
+
+int sch__evolve_decided(struct sch_ev *ev)
+{
+	const Mu__Decided *d = ev->event->decided;
+	const Mu__ClusterRow *c = ev->st->cluster;
+	bool next = c->cursor ? d->pass == c->pass : d->pass == c->pass + 1;
+	if (d->basis > c->entries || d->cursor_in != c->cursor || !next) {
+		sch__wake(ev->st);
+		return mu_fail(&ev->err, MU_EVOID,
+			       "The decision belongs to pass %llu, not to the one that is due",
+			       (unsigned long long)d->pass);
+	}
+	uint64_t wake = ev->st->wake_pos, starts_void = c->starts_void;
+	for (size_t i = 0; i < d->n_lost; i++)
+		lost(ev, d->lost[i]);
+	for (size_t i = 0; i < d->n_stop; i++)
+		stop(ev, d->stop[i]);
+	for (size_t i = 0; i < d->n_start; i++)
+		start(ev, d->start[i]);
+	for (size_t i = 0; i < d->n_reason; i++)
+		reason(ev, d->reason[i]);
+	for (size_t i = 0; i < d->n_plan; i++)
+		plan(ev, d->plan[i]);
+	hand_over(ev, d);
+	if (c->starts_void == starts_void && !d->n_stop && !d->n_lost)
+		ev->st->wake_pos = wake; /* The pass has seen to what its own starts changed. */
+	return 0;
+}

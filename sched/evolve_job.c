@@ -1,0 +1,450 @@
+/* sched/evolve_job.c: what people do with jobs: submit, cancel and signal, hold and release, requeue, update.
+ */
+#include "sched/state.h"
+
+#include <assert.h>
+
+#define SPEC_BYTES_MAX (96u * 1024u)
+
+bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j)
+{
+	return ev->author->operator_ || ev->author->uid == j->who->uid;
+}
+
+/* ---- submission ---- */
+
+static void part_refs(struct sch_state *st, const struct sch_job *j, int sign)
+{
+	for (uint32_t i = 0; i < j->shape->part_count; i++) {
+		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
+		if (p)
+			p->job_refs += (uint32_t)sign;
+	}
+}
+
+void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign)
+{
+	part_refs(st, j, sign);
+}
+
+/* What the spec came to. The job is in no queue. */
+static void apply_want(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spec, const struct sch_want *w)
+{
+	char *parts[SCH_PARTS_PER_JOB];
+	for (uint32_t i = 0; i < w->part_count; i++)
+		parts[i] = w->part[i]->row->conf->name;
+	spec->n_partition = w->part_count;
+	spec->partition = parts;
+	struct sch_shape *shape = sch__shape(st, spec, w);
+	struct sch_spec *packed = sch__spec(st, spec);
+	sch__shape_drop(st, &j->shape);
+	sch__spec_drop(st, &j->spec);
+	j->shape = shape;
+	j->spec = packed;
+	j->deadline_usec = spec->deadline_usec;
+	j->limit_given = spec->has_time_limit_sec;
+	sch__str_set(st, &j->partition, parts[0]);
+	sch__str_set(st, &j->account, spec->account);
+	sch__str_set(st, &j->qos, w->qos);
+	j->time_limit_sec = w->time_limit_sec;
+	j->nodes_min = w->nodes_min;
+	j->nodes_max = w->nodes_max;
+	j->ntasks = w->ntasks;
+	j->cpus_per_task = w->cpus_per_task;
+	j->cpus_total = w->cpus_total;
+	j->mem_node_mib = w->mem_node_mib;
+	j->mem_cpu_mib = w->mem_cpu_mib;
+	spec->n_partition = 0;
+	spec->partition = NULL;
+}
+
+/* The reason that follows from priority and begin time alone; the rest is decided. */
+static void waiting_reason(struct sch_ev *ev, struct sch_job *j)
+{
+	if (j->priority == 0)
+		sch__reason(ev->st, j, j->held_by_admin ? REASON_JobHeldAdmin : REASON_JobHeldUser, NULL);
+	else if (j->eligible_usec > ev->now)
+		sch__reason(ev->st, j, REASON_BeginTime, NULL);
+	else
+		sch__reason(ev->st, j, REASON_None, NULL);
+}
+
+static int check_submission(struct sch_ev *ev, struct sch_want *ret)
+{
+	const Mu__Submitted *s = ev->event->submitted;
+	const struct sch_state *st = ev->st;
+	const Mu__Config *c = sch__conf(st);
+	if (!s->spec || s->job_key.len > 32)
+		return mu_fail(&ev->err, MU_EINVAL, "A submission without a job, or with a malformed key");
+	if (mu__job_spec__get_packed_size(s->spec) > SPEC_BYTES_MAX)
+		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
+			       SPEC_BYTES_MAX);
+	if (c->max_job_count && st->jobs.count >= c->max_job_count)
+		return sch__refuse(&ev->err, MU_EMAXJOBS);
+	if (st->cluster->next_job_id == UINT32_MAX ||
+	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
+		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
+	return sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
+}
+
+int sch__evolve_submitted(struct sch_ev *ev)
+{
+	const Mu__Submitted *s = ev->event->submitted;
+	struct sch_state *st = ev->st;
+	struct sch_want want;
+	int rc = check_submission(ev, &want);
+	if (rc)
+		return rc;
+	const Mu__Author *a = ev->author;
+	struct sch_job *j = mu_pool_get(&st->job_pool);
+	j->rec.kind = SCH_ROW_JOB;
+	j->rec.change = UINT32_MAX;
+	j->id = st->cluster->next_job_id++;
+	j->who = sch__person(st, a->uid, a->gid, a->user, a->group, a->groups, a->n_groups);
+	j->state = JOB_PENDING;
+	j->submit_usec = ev->now;
+	j->submit_pos = ev->at->pos;
+	j->priority = sch__priority(st, j->id, s->spec, a->operator_);
+	j->eligible_usec = s->spec->begin_usec > ev->now ? s->spec->begin_usec : j->priority ? ev->now : 0;
+	j->job_key_len = (uint8_t)s->job_key.len;
+	memcpy(j->job_key, s->job_key.data, s->job_key.len);
+	apply_want(st, j, s->spec, &want);
+	waiting_reason(ev, j);
+	mu_map_put_u64(&st->jobs, j->id, j);
+	part_refs(st, j, 1);
+	sch__job_count(st, j, 1);
+	sch__queue_in(st, j);
+	sch__due_set(st, j);
+	sch__touch(st, &j->rec);
+	st->cluster->jobs_submitted++;
+	ev->job = j->id;
+	return 0;
+}
+
+/* ---- many jobs at once ---- */
+
+/* Applies ACT to each job named. One that fits makes the event good; otherwise the first refusal is its
+ * verdict. A lone job's refusal is exact. CHECK writes nothing. */
+static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count,
+		    int (*check)(struct sch_ev *, struct sch_job *, struct mu_err *),
+		    void (*act)(struct sch_ev *, struct sch_job *))
+{
+	struct mu_err first = {0};
+	bool any = false;
+	if (!count || count > SCH_JOBS_PER_EVENT)
+		return mu_fail(&ev->err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
+	ev->job = id[0];
+	for (size_t i = 0; i < count; i++) {
+		struct mu_err why = {0};
+		struct sch_job *j = sch__job(ev->st, id[i]);
+		int rc = j ? check(ev, j, &why) : sch__refuse(&why, MU_EJOBID);
+		if (rc && !first.code)
+			first = why;
+		if (rc)
+			continue;
+		act(ev, j);
+		any = true;
+	}
+	if (any)
+		return 0;
+	ev->err = first;
+	return first.code;
+}
+
+/* ---- cancel and signal ---- */
+
+static int check_signal(struct sch_ev *ev, struct sch_job *j, struct mu_err *err)
+{
+	const Mu__JobSignal *s = ev->event->job_signal;
+	if (!sch__may_act(ev, j))
+		return sch__refuse(err, MU_EPERM);
+	if (mu_job_state_ended(j->state))
+		return sch__refuse(err, MU_EALREADYDONE);
+	if (j->state == JOB_COMPLETING && !j->requeue_after)
+		return s->signal ? sch__refuse(err, MU_EALREADYDONE) : 0;
+	if (j->state == JOB_PENDING && (s->signal || s->has_step))
+		return sch__refuse(err, MU_EPENDING);
+	return 0;
+}
+
+static void cancelled_by(struct sch_ev *ev, struct sch_job *j)
+{
+	j->has_canceller = true;
+	j->cancelled_by = ev->author->uid;
+}
+
+static void act_signal(struct sch_ev *ev, struct sch_job *j)
+{
+	const Mu__JobSignal *s = ev->event->job_signal;
+	sch__touch(ev->st, &j->rec);
+	if (s->signal || s->has_step) {
+		if (j->state != JOB_RUNNING)
+			return;
+		j->run->pending_signal = s->signal;
+		j->run->signal_flags = s->flags;
+		j->run->signal_step = s->has_step ? s->step : 0;
+		j->run->signal_has_step = s->has_step;
+		j->run->signal_seq++;
+		j->run->signal_pos = ev->at->pos;
+		return;
+	}
+	if (j->state == JOB_PENDING) {
+		cancelled_by(ev, j);
+		sch__job_end_waiting(ev, j, JOB_CANCELLED);
+	} else if (j->state == JOB_RUNNING) {
+		cancelled_by(ev, j);
+		sch__job_ending(ev, j, JOB_CANCELLED);
+		sch__job_settle(ev, j);
+	} else if (j->requeue_after) { /* It was to wait again: now it will not. */
+		cancelled_by(ev, j);
+		j->requeue_after = j->hold_after = false;
+		j->end_state = JOB_CANCELLED;
+	}
+}
+
+int sch__evolve_job_signal(struct sch_ev *ev)
+{
+	const Mu__JobSignal *s = ev->event->job_signal;
+	if (s->signal > 64)
+		return mu_fail(&ev->err, MU_EINVAL, "There is no signal %u", s->signal);
+	return each_job(ev, s->job, s->n_job, check_signal, act_signal);
+}
+
+/* ---- hold and release ---- */
+
+static int check_hold(struct sch_ev *ev, struct sch_job *j, struct mu_err *err)
+{
+	const Mu__JobHold *h = ev->event->job_hold;
+	if (!sch__may_act(ev, j))
+		return sch__refuse(err, MU_EPERM);
+	if (mu_job_state_ended(j->state))
+		return sch__refuse(err, MU_EALREADYDONE);
+	if (j->state != JOB_PENDING)
+		return sch__refuse(err, MU_ENOTPENDING);
+	if (h->release && j->priority == 0 && j->held_by_admin && !ev->author->operator_)
+		return sch__refuse(err, MU_EPERM);
+	return 0;
+}
+
+/* Takes the job out of its place, gives it another priority, and puts it where that belongs. */
+static void set_priority(struct sch_ev *ev, struct sch_job *j, uint32_t priority, bool by_admin)
+{
+	struct sch_state *st = ev->st;
+	sch__queue_out(st, j);
+	if (priority == 0)
+		j->eligible_usec = j->eligible_usec > ev->now ? j->eligible_usec : 0;
+	else if (j->eligible_usec == 0)
+		j->eligible_usec = ev->now;
+	j->priority = priority;
+	j->held_by_admin = priority == 0 && by_admin;
+	waiting_reason(ev, j);
+	sch__queue_in(st, j);
+	sch__touch(st, &j->rec);
+}
+
+static void act_hold(struct sch_ev *ev, struct sch_job *j)
+{
+	const Mu__JobHold *h = ev->event->job_hold;
+	Mu__JobSpec spec = *sch__spec_open(j->spec, ev->arena);
+	if (!h->release) {
+		set_priority(ev, j, 0, h->by_admin && ev->author->operator_);
+		return;
+	}
+	if (j->priority)
+		return;
+	spec.has_hold = spec.hold = false;
+	spec.has_priority = spec.has_priority && spec.priority > 0;
+	j->launch_failures = 0;
+	set_priority(ev, j, sch__priority(ev->st, j->id, &spec, false), false);
+}
+
+int sch__evolve_job_hold(struct sch_ev *ev)
+{
+	const Mu__JobHold *h = ev->event->job_hold;
+	return each_job(ev, h->job, h->n_job, check_hold, act_hold);
+}
+
+/* ---- requeue ---- */
+
+bool sch__job_requeues(const struct sch_state *st, const struct sch_job *j)
+{
+	struct mu_arena arena = {0};
+	const Mu__JobSpec *spec = sch__spec_open(j->spec, &arena);
+	const Mu__Config *c = sch__conf(st);
+	bool by_default = c->has_job_requeue ? c->job_requeue : true;
+	bool yes = spec->batch && (spec->has_requeue ? spec->requeue : by_default);
+	mu_arena_free(&arena);
+	return yes;
+}
+
+static int check_requeue(struct sch_ev *ev, struct sch_job *j, struct mu_err *err)
+{
+	if (!sch__may_act(ev, j))
+		return sch__refuse(err, MU_EPERM);
+	if (j->state == JOB_PENDING)
+		return sch__refuse(err, MU_EPENDING);
+	if (!sch__job_requeues(ev->st, j))
+		return sch__refuse(err, MU_EDISABLED);
+	if (!sch__first_part(ev->st, j))
+		return sch__refuse(err, MU_EPARTITION);
+	return 0;
+}
+
+static void act_requeue(struct sch_ev *ev, struct sch_job *j)
+{
+	bool ended = mu_job_state_ended(j->state);
+	j->hold_after = ev->event->job_requeue->hold;
+	sch__touch(ev->st, &j->rec);
+	if (j->state == JOB_RUNNING) {
+		j->requeue_after = true;
+		sch__job_ending(ev, j, JOB_REQUEUED);
+		sch__job_settle(ev, j);
+	} else if (ended) {
+		sch__job_wait_again(ev, j);
+	} else {
+		j->requeue_after = true;
+	}
+}
+
+int sch__evolve_job_requeue(struct sch_ev *ev)
+{
+	const Mu__JobRequeue *r = ev->event->job_requeue;
+	return each_job(ev, r->job, r->n_job, check_requeue, act_requeue);
+}
+
+/* ---- update ---- */
+
+/* Fields that do not bear on placement; those of the first group may change while the job runs. */
+static const uint32_t free_fields[] = {1, 5, 53, 78}; /* name, comment, requeue, admin_comment */
+static const uint32_t plain_fields[] = {1,  5,	6,  42, 50, 51, 52, 53, 54, 55, 56,
+					57, 58, 65, 66, 67, 68, 69, 73, 74, 77, 78};
+
+static bool among(uint32_t id, const uint32_t *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i] == id)
+			return true;
+	return false;
+}
+
+/* True when every field present in U is in LIST, apart from the field numbered EXCEPT. */
+static bool only(const Mu__JobSpec *u, const uint32_t *list, size_t count, uint32_t except)
+{
+	for (unsigned i = 0; i < u->base.descriptor->n_fields; i++) {
+		const ProtobufCFieldDescriptor *f = &u->base.descriptor->fields[i];
+		if (sch__present(&u->base, f) && f->id != except && !among(f->id, list, count))
+			return false;
+	}
+	return true;
+}
+
+static int check_rights(const struct sch_ev *ev, const struct sch_job *j, const Mu__JobSpec *u,
+			struct mu_err *err)
+{
+	if (ev->author->operator_)
+		return 0;
+	bool longer = u->has_time_limit_sec && j->time_limit_sec >= 0 &&
+		      (u->time_limit_sec < 0 || u->time_limit_sec > j->time_limit_sec);
+	if (longer || (u->has_nice && u->nice < 0) || u->admin_comment)
+		return sch__refuse(err, MU_EPERM);
+	if (u->has_priority && (u->priority > j->priority || j->held_by_admin))
+		return sch__refuse(err, MU_EPERM);
+	return 0;
+}
+
+static int check_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *u, const Mu__JobSpec *merged,
+			struct sch_want *want)
+{
+	int rc = check_rights(ev, j, u, &ev->err);
+	if (rc)
+		return rc;
+	if (u->has_time_limit_sec && (u->time_limit_sec < -1 || u->time_limit_sec == 0 ||
+				      u->time_limit_sec > INT64_C(60) * UINT32_MAX))
+		return sch__refuse(&ev->err, MU_ETIMELIMIT);
+	if (u->has_begin_usec && (u->begin_usec < 0 || u->begin_usec > INT64_MAX / 2))
+		return mu_fail(&ev->err, MU_EINVAL, "Begin time lies outside the calendar");
+	if (mu__job_spec__get_packed_size(merged) > SPEC_BYTES_MAX)
+		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
+			       SPEC_BYTES_MAX);
+	if (j->state != JOB_PENDING)
+		return only(u, free_fields, sizeof(free_fields) / sizeof(free_fields[0]), 40)
+			   ? 0
+			   : sch__refuse(&ev->err, MU_ENOTPENDING);
+	if (only(u, plain_fields, sizeof(plain_fields) / sizeof(plain_fields[0]), 0))
+		return 0;
+	Mu__Author owner = *ev->author;
+	owner.uid = ev->author->operator_ ? ev->author->uid : j->who->uid;
+	return sch__resolve(ev->st, merged, &owner, ev->arena, want, &ev->err);
+}
+
+static void set_limit(struct sch_ev *ev, struct sch_job *j, int64_t limit_sec)
+{
+	sch__due_clear(ev->st, j);
+	j->time_limit_sec = limit_sec;
+	sch__due_set(ev->st, j);
+}
+
+static void swap_spec(struct sch_state *st, struct sch_job *j, const Mu__JobSpec *merged)
+{
+	struct sch_spec *packed = sch__spec(st, merged);
+	sch__spec_drop(st, &j->spec);
+	j->spec = packed;
+	j->limit_given = merged->has_time_limit_sec;
+}
+
+static void update_waiting(struct sch_ev *ev, struct sch_job *j, const Mu__JobUpdate *u, Mu__JobSpec *merged,
+			   struct sch_want *want)
+{
+	struct sch_state *st = ev->st;
+	bool rank = u->spec->has_priority || u->spec->has_nice || u->spec->has_hold;
+	uint32_t priority = j->priority;
+	if (rank && (j->priority || u->spec->has_priority || u->spec->has_hold))
+		priority = sch__priority(st, j->id, merged, ev->author->operator_);
+	sch__queue_out(st, j);
+	sch__due_clear(st, j);
+	if (u->spec->has_begin_usec || u->begin_now)
+		j->eligible_usec =
+		    !u->begin_now && u->spec->begin_usec > ev->now ? u->spec->begin_usec : ev->now;
+	if (want->part_count) {
+		part_refs(st, j, -1);
+		apply_want(st, j, merged, want);
+		part_refs(st, j, 1);
+	} else {
+		swap_spec(st, j, merged);
+	}
+	waiting_reason(ev, j);
+	sch__queue_in(st, j);
+	sch__due_set(st, j);
+	set_priority(ev, j, priority, ev->author->operator_ && ev->author->uid != j->who->uid);
+}
+
+int sch__evolve_job_update(struct sch_ev *ev)
+{
+	static const Mu__JobSpec nothing = MU__JOB_SPEC__INIT;
+	Mu__JobUpdate *u = ev->event->job_update;
+	struct sch_job *j = sch__job(ev->st, u->job);
+	struct sch_want want = {0};
+	ev->job = u->job;
+	if (!u->spec)
+		u->spec = mu_arena_dup(ev->arena, &nothing, sizeof(nothing));
+	if (!j)
+		return sch__refuse(&ev->err, MU_EJOBID);
+	if (!sch__may_act(ev, j))
+		return sch__refuse(&ev->err, MU_EPERM);
+	if (mu_job_state_ended(j->state) || j->state == JOB_COMPLETING)
+		return sch__refuse(&ev->err, MU_EALREADYDONE);
+	Mu__JobSpec *merged = sch__spec_open(j->spec, ev->arena);
+	sch__merge(&merged->base, &u->spec->base);
+	int rc = check_update(ev, j, u->spec, merged, &want);
+	if (rc)
+		return rc;
+	sch__touch(ev->st, &j->rec);
+	if (j->state == JOB_PENDING) {
+		update_waiting(ev, j, u, merged, &want);
+		return 0;
+	}
+	swap_spec(ev->st, j, merged);
+	if (u->spec->has_time_limit_sec)
+		set_limit(ev, j, u->spec->time_limit_sec);
+	return 0;
+}

@@ -1,0 +1,187 @@
+/* sched/filter.c: which nodes a job may use at all: partition, features, node lists, and what an empty node
+ * must have. Nodes are judged by class, so the cost follows the number of kinds of nodes, not the number of
+ * nodes. */
+#include "sched/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "proto/hostlist.h"
+
+/* ---- --constraint: names joined by & and |, from left to right ---- */
+
+static size_t word_len(const char *p)
+{
+	return strcspn(p, "&|");
+}
+
+bool sch__features_match(const char *expr, const struct sch_node *n)
+{
+	bool value = true;
+	char op = '&';
+	for (const char *p = expr;;) {
+		size_t len = word_len(p);
+		bool has = sch__node_has_feature(n, p, len);
+		value = op == '&' ? value && has : value || has;
+		if (!p[len])
+			return value;
+		op = p[len];
+		p += len + 1;
+	}
+}
+
+static bool feature_known(const struct sch_state *st, const char *name, size_t len)
+{
+	const uint8_t *key = NULL;
+	size_t key_len = 0;
+	for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &key_len); c;
+	     c = mu_map_seek(&st->classes, key, key_len, 1, &key, &key_len))
+		if (sch__node_has_feature(c->sample, name, len))
+			return true;
+	return false;
+}
+
+int sch__features_check(const struct sch_state *st, const char *expr, struct mu_err *err)
+{
+	if (strpbrk(expr, "[]()*!"))
+		return mu_fail(err, MU_EFEATURE,
+			       "Invalid feature specification: this version knows & and | between feature "
+			       "names, not \"%s\"",
+			       expr);
+	for (const char *p = expr;; p += word_len(p) + 1) {
+		size_t len = word_len(p);
+		if (!len || !feature_known(st, p, len))
+			return sch__refuse(err, MU_EFEATURE);
+		if (!p[len])
+			return 0;
+	}
+}
+
+/* ---- node lists ---- */
+
+int sch__name_bits(const struct sch_state *st, const char *list, struct mu_arena *arena, struct mu_bits *ret,
+		   struct mu_err *err)
+{
+	char **names;
+	size_t count;
+	int rc = mu_hostlist_expand(list, SCH_NODES_MAX, arena, &names, &count, err);
+	if (rc)
+		return sch__refuse(err, MU_ENODENAME);
+	for (size_t i = 0; i < count; i++) {
+		const struct sch_node *n = sch__node(st, names[i]);
+		if (!n)
+			return sch__refuse(err, MU_ENODENAME);
+		mu_bits_set(ret, n->rank);
+	}
+	return 0;
+}
+
+static void and_bits(struct mu_bits *dst, const struct mu_bits *src)
+{
+	for (uint32_t i = 0; i < dst->words; i++)
+		dst->word[i] &= i < src->words ? src->word[i] : 0;
+}
+
+int sch__filter(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
+		struct mu_arena *arena, struct mu_bits *ret_nodes, struct mu_bits *ret_required,
+		struct mu_err *err)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	int rc = 0;
+	for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &len); c;
+	     c = mu_map_seek(&st->classes, key, len, 1, &key, &len))
+		if (sch__node_serves(need, c->sample))
+			mu_bits_or(ret_nodes, &c->nodes);
+	and_bits(ret_nodes, &p->nodes);
+	if (need->shape->excluded) {
+		struct mu_bits out = {0};
+		rc = sch__name_bits(st, need->shape->excluded->text, arena, &out, err);
+		mu_bits_andnot(ret_nodes, &out);
+		mu_bits_free(&out);
+	}
+	if (need->shape->required && !rc)
+		rc = sch__name_bits(st, need->shape->required->text, arena, ret_required, err);
+	return rc;
+}
+
+/* ---- would it ever fit ---- */
+
+struct kind {
+	uint32_t tasks, count;
+};
+
+static int more_tasks(const void *a, const void *b)
+{
+	const struct kind *x = a, *y = b;
+	return x->tasks > y->tasks ? -1 : x->tasks < y->tasks;
+}
+
+/* Without the library's table: the room calls as little as it can. */
+static uint32_t ones(uint64_t w)
+{
+	w -= w >> 1 & UINT64_C(0x5555555555555555);
+	w = (w & UINT64_C(0x3333333333333333)) + (w >> 2 & UINT64_C(0x3333333333333333));
+	w = (w + (w >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	return (uint32_t)(w * UINT64_C(0x0101010101010101) >> 56);
+}
+
+/* Classes of NODES with what an empty node of each takes, most first. Returns how many. */
+static size_t kinds(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes,
+		    struct kind *ret)
+{
+	struct sch_gres_room none[SCH_GRES_PER_NODE] = {0};
+	struct sch_room empty = {.gres = none};
+	const uint8_t *key = NULL;
+	size_t len = 0, n = 0;
+	for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &len); c;
+	     c = mu_map_seek(&st->classes, key, len, 1, &key, &len)) {
+		uint32_t count = 0;
+		for (uint32_t i = 0; i < nodes->words && i < c->nodes.words; i++)
+			count += ones(nodes->word[i] & c->nodes.word[i]);
+		if (count)
+			ret[n++] = (struct kind){.tasks = sch__tasks_that_fit(need, c->sample, &empty),
+						 .count = count};
+	}
+	if (n > 1)
+		qsort(ret, n, sizeof(ret[0]), more_tasks);
+	return n;
+}
+
+/* Why not even an empty cluster would do: the first demand without which it would. */
+static int blame(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p)
+{
+	struct sch_need easy = *need;
+	easy.mem_kind = SCH_MEM_NONE;
+	for (uint32_t r = mu_bits_next(&p->nodes, 0); r != UINT32_MAX; r = mu_bits_next(&p->nodes, r + 1))
+		if (sch__node_serves(&easy, st->by_rank[r]))
+			return MU_EMEMORY;
+	return MU_ENODECONFIG;
+}
+
+int sch__feasible(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
+		  const struct mu_bits *nodes, const struct mu_bits *required)
+{
+	const struct sch_shape *s = need->shape;
+	uint32_t want = s->ntasks > s->nodes_min ? s->ntasks : s->nodes_min;
+	uint32_t max = s->nodes_max ? s->nodes_max : UINT32_MAX;
+	for (uint32_t r = mu_bits_next(required, 0); r != UINT32_MAX; r = mu_bits_next(required, r + 1))
+		if (!mu_bits_test(nodes, r))
+			return MU_ENODECONFIG;
+	if (s->nodes_min > mu_bits_count(&p->nodes))
+		return MU_ENODECOUNT;
+	if (mu_bits_next(nodes, 0) == UINT32_MAX)
+		return blame(st, need, p);
+	struct kind *v = calloc(st->classes.count + 1, sizeof(*v));
+	if (!v)
+		abort();
+	uint64_t tasks = 0, count = 0;
+	size_t n = kinds(st, need, nodes, v);
+	for (size_t i = 0; i < n && count < max; i++) {
+		uint64_t take = v[i].count < max - count ? v[i].count : max - count;
+		count += take;
+		tasks += take * v[i].tasks;
+	}
+	free(v);
+	return count >= s->nodes_min && tasks >= want ? 0 : MU_ENODECONFIG;
+}

@@ -1,0 +1,160 @@
+/* sched/inventory.c: what a node has: the configuration where it says, else what the node said of itself; and
+ * whether what it said is enough. */
+#include "sched/state.h"
+
+#include <stdlib.h>
+
+static uint32_t conf_cpus(const Mu__NodeConf *c)
+{
+	if (c->cpus)
+		return c->cpus;
+	uint64_t product =
+	    (uint64_t)c->sockets * c->cores_per_socket * (c->threads_per_core ? c->threads_per_core : 1);
+	return product <= SCH_CPUS_PER_NODE ? (uint32_t)product : SCH_CPUS_PER_NODE;
+}
+
+bool sch__inventory_same(const struct sch_node *n, const Mu__NodeConf *c)
+{
+	if ((conf_cpus(c) && conf_cpus(c) != n->row->cpus) ||
+	    (c->threads_per_core && c->threads_per_core != sch__tpc(n)))
+		return false;
+	if (!c->n_gres && !(n->row->conf && n->row->conf->n_gres))
+		return true;
+	if (c->n_gres != n->row->n_gres)
+		return false;
+	for (size_t i = 0; i < c->n_gres; i++)
+		if (!sch__same(c->gres[i]->name, n->row->gres[i]->name) ||
+		    !sch__same(c->gres[i]->type, n->row->gres[i]->type) ||
+		    c->gres[i]->count != n->row->gres[i]->count)
+			return false;
+	return true;
+}
+
+static void cpu_shape(Mu__NodeRow *row, const Mu__NodeConf *c, const Mu__NodeRow *said)
+{
+	uint32_t cpus = conf_cpus(c) ? conf_cpus(c) : said && said->cpus ? said->cpus : row->cpus;
+	uint32_t threads = c->threads_per_core				? c->threads_per_core
+			   : said && said->threads_per_core && !c->cpus ? said->threads_per_core
+			   : row->threads_per_core			? row->threads_per_core
+									: 1;
+	uint32_t sockets = c->sockets		   ? c->sockets
+			   : said && said->sockets ? said->sockets
+			   : row->sockets	   ? row->sockets
+						   : 1;
+	if (cpus && cpus % threads)
+		threads = 1;
+	if (cpus && cpus < sockets * threads)
+		sockets = 1;
+	SCH_SET(row, cpus, cpus);
+	SCH_SET(row, threads_per_core, threads);
+	SCH_SET(row, sockets, sockets);
+	SCH_SET(row, cores_per_socket, c->cores_per_socket ? c->cores_per_socket : cpus / sockets / threads);
+}
+
+static Mu__GresHave *have_new(const char *name, const char *type, uint64_t count, char *const *file,
+			      size_t n_file, const char *cores)
+{
+	Mu__GresHave *h = calloc(1, sizeof(*h));
+	if (!h)
+		abort();
+	mu__gres_have__init(h);
+	h->name = sch__strdup(name);
+	h->type = sch__strdup(type);
+	h->cores = sch__strdup(cores);
+	SCH_SET(h, count, count);
+	h->file = calloc(n_file + 1, sizeof(h->file[0]));
+	if (!h->file)
+		abort();
+	for (size_t i = 0; i < n_file; i++)
+		h->file[i] = sch__copy_text(file[i] ? file[i] : "");
+	h->n_file = n_file;
+	return h;
+}
+
+static void gres_clear(Mu__NodeRow *row)
+{
+	for (size_t i = 0; i < row->n_gres; i++)
+		mu__gres_have__free_unpacked(row->gres[i], NULL);
+	free(row->gres);
+	row->gres = NULL;
+	row->n_gres = 0;
+}
+
+void sch__inventory_first_index(Mu__NodeRow *row)
+{
+	for (size_t i = 0; i < row->n_gres; i++) {
+		uint32_t first = 0;
+		for (size_t k = 0; k < i; k++)
+			if (sch__same(row->gres[k]->name, row->gres[i]->name))
+				first += (uint32_t)row->gres[k]->count;
+		SCH_SET(row->gres[i], first_index, first);
+	}
+}
+
+static void gres_set(Mu__NodeRow *row, const Mu__NodeConf *c, const Mu__NodeRow *said)
+{
+	if (!c->n_gres && !said)
+		return;
+	size_t count = c->n_gres ? c->n_gres : said->n_gres;
+	Mu__GresHave **list = calloc(count + 1, sizeof(list[0]));
+	if (!list)
+		abort();
+	for (size_t i = 0; i < count; i++)
+		list[i] = c->n_gres
+			      ? have_new(c->gres[i]->name, c->gres[i]->type, c->gres[i]->count,
+					 c->gres[i]->file, c->gres[i]->n_file, c->gres[i]->cores)
+			      : have_new(said->gres[i]->name, said->gres[i]->type, said->gres[i]->count,
+					 said->gres[i]->file, said->gres[i]->n_file, said->gres[i]->cores);
+	gres_clear(row);
+	row->gres = list;
+	row->n_gres = count;
+	sch__inventory_first_index(row);
+}
+
+/* Only for a node on which nothing is held: its room is made anew. A node with jobs keeps what it has. */
+void sch__inventory_set(struct sch_node *n, const Mu__NodeRow *said)
+{
+	const Mu__NodeConf *c = n->row->conf;
+	uint64_t mem = c->real_memory_mib	       ? c->real_memory_mib
+		       : said && said->real_memory_mib ? said->real_memory_mib
+						       : n->row->real_memory_mib;
+	uint64_t tmp = c->tmp_disk_mib		    ? c->tmp_disk_mib
+		       : said && said->tmp_disk_mib ? said->tmp_disk_mib
+						    : n->row->tmp_disk_mib;
+	SCH_SET(n->row, real_memory_mib, mem);
+	SCH_SET(n->row, tmp_disk_mib, tmp);
+	if (n->hold_count)
+		return;
+	sch__room_free(&n->room, n);
+	cpu_shape(n->row, c, said);
+	gres_set(n->row, c, said);
+	sch__room_init(&n->room, n);
+}
+
+/* Why what the node said is less than its configuration promises, in ARENA; NULL when it is enough. */
+const char *sch__inventory_short(const struct sch_node *n, const Mu__NodeRow *said, struct mu_arena *arena)
+{
+	const Mu__NodeConf *c = n->row->conf;
+	if (conf_cpus(c) && said->cpus < conf_cpus(c))
+		return mu_arena_printf(arena,
+				       "Low socket*core*thread count, Low CPUs (reported:%u, configured:%u)",
+				       said->cpus, conf_cpus(c));
+	if (c->real_memory_mib && said->real_memory_mib < c->real_memory_mib)
+		return mu_arena_printf(arena, "Low RealMemory (reported:%llu < 100.00%% of configured:%llu)",
+				       (unsigned long long)said->real_memory_mib,
+				       (unsigned long long)c->real_memory_mib);
+	if (c->tmp_disk_mib && said->tmp_disk_mib < c->tmp_disk_mib)
+		return "Low TmpDisk";
+	for (size_t i = 0; i < c->n_gres; i++) {
+		uint64_t want = 0, have = 0;
+		for (size_t k = 0; k < c->n_gres; k++)
+			want += sch__same(c->gres[k]->name, c->gres[i]->name) ? c->gres[k]->count : 0;
+		for (size_t k = 0; k < said->n_gres; k++)
+			have += sch__same(said->gres[k]->name, c->gres[i]->name) ? said->gres[k]->count : 0;
+		if (have < want)
+			return mu_arena_printf(
+			    arena, "gres/%s count reported lower than configured (%llu < %llu)",
+			    c->gres[i]->name, (unsigned long long)have, (unsigned long long)want);
+	}
+	return NULL;
+}

@@ -1,0 +1,138 @@
+/* sched/orders.c: what should exist on a node, from State alone: applying it twice changes nothing. */
+#include "sched/state.h"
+
+static uint32_t end_cause(const struct sch_job *j, bool current)
+{
+	if (!current)
+		return END_NODE_FAIL;
+	switch (j->end_state) {
+	case JOB_CANCELLED:
+		return END_CANCEL;
+	case JOB_TIMEOUT:
+		return END_TIME_LIMIT;
+	case JOB_NODE_FAIL:
+		return END_NODE_FAIL;
+	case JOB_PREEMPTED:
+		return END_PREEMPT;
+	case JOB_DEADLINE:
+		return END_DEADLINE;
+	case JOB_REQUEUED:
+		return END_REQUEUE;
+	default:
+		return END_JOB_OVER;
+	}
+}
+
+static Mu__NodeAddr *peer(const struct sch_state *st, const struct sch_alloc *a, struct mu_arena *arena)
+{
+	const struct sch_node *n = sch__node(st, a->name->text);
+	Mu__NodeAddr *p = mu_arena_alloc(arena, sizeof(*p));
+	mu__node_addr__init(p);
+	p->node = a->name->text;
+	p->addr = n && n->row->addr ? n->row->addr : n && n->row->conf ? n->row->conf->addr : NULL;
+	if (n)
+		SCH_SET(p, port, n->row->port ? n->row->port : n->row->conf ? n->row->conf->port : 0);
+	return p;
+}
+
+static void whole_allocation(const struct sch_state *st, const struct sch_job *j, Mu__AttemptOrder *o,
+			     struct mu_arena *arena)
+{
+	uint32_t count = j->run->alloc_count;
+	o->alloc = mu_arena_alloc(arena, (count + 1) * sizeof(o->alloc[0]));
+	o->peer = mu_arena_alloc(arena, (count + 1) * sizeof(o->peer[0]));
+	for (uint32_t i = 0; i < count; i++) {
+		o->alloc[i] = sch__alloc_row(&j->run->alloc[i], arena);
+		SCH_SET(o->alloc[i], attempt, 0);
+		/* What others have released is no matter of this node: its orders must not change with it. */
+		SCH_SET(o->alloc[i], released, 0);
+		SCH_SET(o->alloc[i], lost, 0);
+		o->peer[i] = peer(st, &j->run->alloc[i], arena);
+	}
+	o->n_alloc = o->n_peer = count;
+	o->node_list = (char *)sch__text(j->run->node_list);
+}
+
+static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_arena *arena)
+{
+	o->spec = sch__spec_open(j->spec, arena);
+	SCH_SET(o, uid, j->who->uid);
+	SCH_SET(o, gid, j->who->gid);
+	o->user = (char *)sch__text(j->who->user);
+	o->group = (char *)sch__text(j->who->group);
+	o->groups = j->who->groups;
+	o->n_groups = j->who->group_count;
+	o->partition = (char *)sch__text(j->partition);
+	o->account = (char *)sch__text(j->account);
+	o->qos = (char *)sch__text(j->qos);
+	SCH_SET(o, time_limit_sec, j->time_limit_sec);
+	SCH_SET(o, start_usec, j->start_usec);
+	SCH_SET(o, restarts, j->restarts);
+	SCH_SET(o, ntasks, j->ntasks);
+	SCH_SET(o, cpus_per_task, j->cpus_per_task);
+	SCH_SET(o, mem_cpu_mib, j->mem_cpu_mib);
+	SCH_SET(o, mem_node_mib, j->mem_node_mib);
+	o->has_job_key = j->job_key_len > 0;
+	o->job_key.data = (uint8_t *)j->job_key;
+	o->job_key.len = j->job_key_len;
+	SCH_SET(o, signal_seq, j->run->signal_seq);
+	SCH_SET(o, signal_number, j->run->pending_signal);
+	SCH_SET(o, signal_flags, j->run->signal_flags);
+	SCH_SET(o, signal_step, j->run->signal_step);
+	SCH_SET(o, signal_has_step, j->run->signal_has_step);
+}
+
+static Mu__AttemptOrder *order(const struct sch_state *st, const struct sch_node *n, const struct sch_hold *h,
+			       struct mu_arena *arena)
+{
+	struct sch_job *j = h->job;
+	bool current = h->attempt == j->attempt && (j->state == JOB_RUNNING || j->state == JOB_COMPLETING);
+	const struct sch_alloc *a = sch__alloc_on(j, h->attempt, n);
+	Mu__AttemptOrder *o = mu_arena_alloc(arena, sizeof(*o));
+	mu__attempt_order__init(o);
+	SCH_SET(o, job, j->id);
+	SCH_SET(o, attempt, h->attempt);
+	o->has_phase = true;
+	o->phase = current && j->state == JOB_RUNNING ? MU__PHASE__PHASE_RUN : MU__PHASE__PHASE_END;
+	if (o->phase == MU__PHASE__PHASE_END) {
+		SCH_SET(o, end_cause, end_cause(j, h->attempt == j->attempt));
+		if (j->has_canceller)
+			SCH_SET(o, end_by_uid, j->cancelled_by);
+	}
+	if (!current) /* An attempt that was lost with the node: only its end is ordered. */
+		return o;
+	job_part(j, o, arena);
+	whole_allocation(st, j, o, arena);
+	SCH_SET(o, batch_host, a == &j->run->alloc[0]);
+	SCH_SET(o, node_index, (uint32_t)(a - j->run->alloc));
+	o->here = o->alloc[a - j->run->alloc];
+	return o;
+}
+
+int sch_orders(const struct sch_state *st, const char *node, struct mu_arena *arena, Mu__OrderSet **ret)
+{
+	const struct sch_node *n = sch__node(st, node);
+	if (!n)
+		return MU_ENOENT;
+	Mu__OrderSet *set = mu_arena_alloc(arena, sizeof(*set));
+	struct mu_buf packed = {0};
+	struct mu_hash hash;
+	mu__order_set__init(set);
+	set->node = n->row->name;
+	set->attempt = mu_arena_alloc(arena, (n->hold_count + 1) * sizeof(set->attempt[0]));
+	for (uint32_t i = 0; i < n->hold_count; i++)
+		set->attempt[set->n_attempt++] = order(st, n, &n->hold[i], arena);
+	const Mu__Config *c = sch__conf(st);
+	set->has_config_hash = c->has_source_hash;
+	set->config_hash = c->source_hash;
+	SCH_SET(set, register_, n->row->base_state == NODE_UNKNOWN);
+	mu_pb_pack(&set->base, &packed);
+	mu_hash_bytes(packed.data, packed.len, &hash);
+	mu_buf_free(&packed);
+	set->has_digest = true;
+	set->digest.len = sizeof(hash.b);
+	set->digest.data = mu_arena_dup(arena, hash.b, sizeof(hash.b));
+	SCH_SET(set, pos, st->cluster->entries);
+	*ret = set;
+	return 0;
+}

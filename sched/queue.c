@@ -1,0 +1,199 @@
+/* sched/queue.c: where jobs wait, and the ordered indexes of what is due. All derived from job rows.
+ *
+ * A pending job is in the queue of each partition it names unless it is held (priority 0) or waits for its
+ * begin time (its reason says so). The order is priority downwards, then the id, which is the order of
+ * submission because ids are never used twice. */
+#include "sched/state.h"
+
+#include <assert.h>
+
+uint64_t sch__queue_key(uint32_t priority, uint32_t id)
+{
+	return (uint64_t)(UINT32_MAX - priority) << 32 | id;
+}
+
+/* Reasons that a pass leaves alone when the job is behind a blocked one. */
+bool sch__reason_settled(uint32_t reason)
+{
+	switch (reason) {
+	case REASON_None:
+	case REASON_Resources:
+	case REASON_PartitionDown:
+	case REASON_PartitionInactive:
+	case REASON_BeginTime:
+	case REASON_JobHeldUser:
+	case REASON_JobHeldAdmin:
+	case REASON_launch_failed_requeued_held:
+		return false;
+	default:
+		return true;
+	}
+}
+
+struct sch_part *sch__first_part(const struct sch_state *st, const struct sch_job *j)
+{
+	for (uint32_t i = 0; j->shape && i < j->shape->part_count; i++) {
+		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
+		if (p)
+			return p;
+	}
+	return NULL;
+}
+
+static void first_in(struct sch_part *p, struct sch_job *j)
+{
+	p->by_reason[j->reason]++;
+	if (!sch__reason_settled(j->reason))
+		mu_map_put_u64(&p->unsettled, j->queue_key, j);
+}
+
+static void first_out(struct sch_part *p, struct sch_job *j)
+{
+	assert(p->by_reason[j->reason] > 0);
+	p->by_reason[j->reason]--;
+	if (!sch__reason_settled(j->reason))
+		mu_map_del_u64(&p->unsettled, j->queue_key);
+}
+
+void sch__reason(struct sch_state *st, struct sch_job *j, uint32_t reason, const char *detail)
+{
+	assert(reason < SCH_REASONS);
+	struct sch_part *p = j->queued ? sch__first_part(st, j) : NULL;
+	if (p)
+		first_out(p, j);
+	j->reason = (uint8_t)reason;
+	sch__str_set(st, &j->reason_detail, detail);
+	if (p)
+		first_in(p, j);
+}
+
+static void into_queues(struct sch_state *st, struct sch_job *j)
+{
+	struct sch_part *first = sch__first_part(st, j);
+	j->queue_key = sch__queue_key(j->priority, j->id);
+	j->queued = true;
+	for (uint32_t i = 0; i < j->shape->part_count; i++) {
+		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
+		if (p)
+			mu_map_put_u64(&p->queue, j->queue_key, j);
+	}
+	if (first) {
+		first->first_count++;
+		first_in(first, j);
+	}
+	sch__wake(st);
+}
+
+void sch__queue_in(struct sch_state *st, struct sch_job *j)
+{
+	assert(!j->queued);
+	if (j->state != JOB_PENDING || j->priority == 0)
+		return;
+	if (j->reason == REASON_BeginTime) {
+		uint8_t key[12];
+		sch__pair_key(key, j->eligible_usec, j->id);
+		mu_map_put(&st->begins, key, sizeof(key), j);
+		return;
+	}
+	into_queues(st, j);
+}
+
+void sch__queue_out(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	if (j->state == JOB_PENDING && j->reason == REASON_BeginTime) {
+		sch__pair_key(key, j->eligible_usec, j->id);
+		mu_map_del(&st->begins, key, sizeof(key));
+	}
+	if (!j->queued)
+		return;
+	struct sch_part *first = sch__first_part(st, j);
+	if (first) {
+		first_out(first, j);
+		first->first_count--;
+	}
+	for (uint32_t i = 0; i < j->shape->part_count; i++) {
+		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
+		if (p)
+			mu_map_del_u64(&p->queue, j->queue_key);
+	}
+	j->queued = false;
+	sch__wake(st); /* Others may stand first now. */
+}
+
+/* Running: the limit's backstop. Waiting with a deadline: the last moment at which a start still makes sense.
+ */
+static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
+{
+	const Mu__Config *c = sch__conf(st);
+	if (j->state == JOB_RUNNING && j->time_limit_sec >= 0)
+		return j->start_usec + (j->time_limit_sec + c->kill_wait_sec +
+					(int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
+					   SCH_USEC;
+	if (j->state == JOB_PENDING && j->deadline_usec > 0)
+		return j->deadline_usec;
+	return 0;
+}
+
+static int64_t expected_end(const struct sch_job *j)
+{
+	if (j->time_limit_sec < 0)
+		return INT64_MAX;
+	return j->start_usec + j->time_limit_sec * SCH_USEC;
+}
+
+void sch__due_clear(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	if (j->due_key > 0) {
+		sch__pair_key(key, j->due_key, j->id);
+		mu_map_del(&st->due, key, sizeof(key));
+		j->due_key = 0;
+	}
+	if (j->state == JOB_RUNNING) {
+		sch__pair_key(key, expected_end(j), j->id);
+		mu_map_del(&st->running, key, sizeof(key));
+	}
+}
+
+void sch__due_set(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	int64_t moment = due_moment(st, j);
+	if (moment > 0) {
+		j->due_key = moment;
+		sch__pair_key(key, moment, j->id);
+		mu_map_put(&st->due, key, sizeof(key), j);
+	}
+	if (j->state == JOB_RUNNING) {
+		sch__pair_key(key, expected_end(j), j->id);
+		mu_map_put(&st->running, key, sizeof(key), j);
+	}
+}
+
+/* An ended job may be purged MinJobAge after its end, when no node holds anything of it. */
+void sch__tomb_in(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	if (!mu_job_state_ended(j->state))
+		return;
+	for (uint32_t i = 0; j->run && i < j->run->alloc_count; i++)
+		if (!j->run->alloc[i].released)
+			return;
+	if (j->run && j->run->left_count)
+		return;
+	sch__pair_key(key, j->end_usec, j->id);
+	mu_map_put(&st->tombs, key, sizeof(key), j);
+}
+
+void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign)
+{
+	uint32_t *counter = j->state == JOB_PENDING	 ? &st->pending
+			    : j->state == JOB_RUNNING	 ? &st->live_running
+			    : j->state == JOB_COMPLETING ? &st->completing
+							 : NULL;
+	if (!counter)
+		return;
+	assert(sign > 0 || *counter > 0);
+	*counter += (uint32_t)sign;
+}

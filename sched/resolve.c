@@ -1,0 +1,371 @@
+/* sched/resolve.c: from what a user wrote to what the job needs, with every reason to refuse it. Used by
+ * admit, by evolve (the configuration may have changed in between) and by updates: one set of rules. Pure;
+ * the cost does not depend on the queue. */
+#include "sched/state.h"
+
+#include <assert.h>
+
+#define LIMIT_SEC_MAX (INT64_C(60) * UINT32_MAX)
+
+/* ---- what this version does not do ---- */
+
+static int unsupported(const Mu__JobSpec *s, struct mu_err *err)
+{
+	const struct {
+		bool asked;
+		int code;
+		const char *option;
+	} v[] = {
+	    {s->dependency && *s->dependency, MU_EDEPENDENCY, "--dependency"},
+	    {s->array && *s->array, MU_EARRAY, "--array"},
+	    {s->licenses && *s->licenses, MU_ELICENSE, "--licenses"},
+	    {s->reservation && *s->reservation, MU_ERESERVATION, "--reservation"},
+	    {s->contiguous, MU_ENODECONFIG, "--contiguous"},
+	};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		if (v[i].asked)
+			return mu_fail(err, v[i].code, "%s is not supported by this version", v[i].option);
+	return 0;
+}
+
+/* ---- partitions ---- */
+
+static bool listed(char *const *list, size_t count, const char *word)
+{
+	for (size_t i = 0; word && i < count; i++)
+		if (strcasecmp(list[i], word) == 0 || strcasecmp(list[i], "ALL") == 0)
+			return true;
+	return false;
+}
+
+static bool group_allowed(const Mu__PartitionConf *c, const Mu__Author *a)
+{
+	if (!c->n_allow_groups || a->operator_ || a->uid == 0 ||
+	    listed(c->allow_groups, c->n_allow_groups, a->group))
+		return true;
+	for (size_t i = 0; i < a->n_group_name; i++)
+		if (listed(c->allow_groups, c->n_allow_groups, a->group_name[i]))
+			return true;
+	return false;
+}
+
+static int part_open(const struct sch_part *p, const Mu__Author *author, const char *account, const char *qos)
+{
+	const Mu__PartitionConf *c = p->row->conf;
+	if (p->state == SCH_PART_DRAIN || p->state == SCH_PART_INACTIVE)
+		return MU_EPARTDOWN;
+	if (c->root_only && author->uid != 0)
+		return MU_EPERM;
+	if (c->disable_root_jobs && author->uid == 0)
+		return MU_EPERM;
+	if (!group_allowed(c, author))
+		return MU_EGROUPPART;
+	if (c->n_allow_accounts ? !listed(c->allow_accounts, c->n_allow_accounts, account)
+				: c->n_deny_accounts && listed(c->deny_accounts, c->n_deny_accounts, account))
+		return MU_EACCOUNT;
+	if (c->n_allow_qos ? !listed(c->allow_qos, c->n_allow_qos, qos)
+			   : c->n_deny_qos && listed(c->deny_qos, c->n_deny_qos, qos))
+		return MU_EQOS;
+	return 0;
+}
+
+static int find_parts(const struct sch_state *st, const Mu__JobSpec *spec, struct sch_want *ret,
+		      struct mu_err *err)
+{
+	if (spec->n_partition > SCH_PARTS_PER_JOB)
+		return mu_fail(err, MU_EPARTITION, "A job may name at most %u partitions", SCH_PARTS_PER_JOB);
+	for (size_t i = 0; i < spec->n_partition; i++) {
+		struct sch_part *p = sch__part(st, spec->partition[i]);
+		if (!p)
+			return sch__refuse(err, MU_EPARTITION);
+		bool twice = false;
+		for (uint32_t k = 0; k < ret->part_count; k++)
+			twice = twice || ret->part[k] == p;
+		if (!twice)
+			ret->part[ret->part_count++] = p;
+	}
+	for (uint32_t i = 0; i < st->part_count && !spec->n_partition; i++)
+		if (st->part[i]->row->conf->is_default && !ret->part_count)
+			ret->part[ret->part_count++] = st->part[i];
+	return ret->part_count ? 0 : sch__refuse(err, MU_EPARTITION);
+}
+
+int64_t sch__part_limit(const struct sch_part *p, const Mu__JobSpec *spec)
+{
+	const Mu__PartitionConf *c = p->row->conf;
+	if (spec->has_time_limit_sec)
+		return spec->time_limit_sec;
+	if (c->has_default_time_sec)
+		return c->default_time_sec;
+	return c->has_max_time_sec ? c->max_time_sec : -1;
+}
+
+/* ---- memory ---- */
+
+void sch__part_mem(const struct sch_state *st, const struct sch_part *p, enum sch_mem_kind kind, uint64_t mib,
+		   enum sch_mem_kind *ret_kind, uint64_t *ret_mib)
+{
+	const Mu__PartitionConf *c = p->row->conf;
+	const Mu__Config *g = sch__conf(st);
+	*ret_kind = kind;
+	*ret_mib = mib;
+	uint64_t max = c->max_mem_node_mib ? c->max_mem_node_mib : g->max_mem_node_mib;
+	if (kind == SCH_MEM_NODE && mib == 0 && max)
+		*ret_mib = max;
+	if (kind != SCH_MEM_NONE)
+		return;
+	bool own = c->def_mem_cpu_mib || c->def_mem_node_mib;
+	uint64_t cpu = own ? c->def_mem_cpu_mib : g->def_mem_cpu_mib;
+	uint64_t node = own ? c->def_mem_node_mib : g->def_mem_node_mib;
+	if (cpu) {
+		*ret_kind = SCH_MEM_CPU;
+		*ret_mib = cpu;
+	} else if (node || st->config.memory) {
+		*ret_kind = SCH_MEM_NODE;
+		*ret_mib = node ? node : max;
+	}
+}
+
+/* More memory per CPU than MaxMemPerCPU becomes more CPUs per task, as people know it. */
+static int want_mem(const struct sch_state *st, const Mu__JobSpec *spec, struct sch_want *ret,
+		    struct mu_err *err)
+{
+	const Mu__PartitionConf *c = ret->part[0]->row->conf;
+	uint64_t max_cpu = c->max_mem_cpu_mib ? c->max_mem_cpu_mib : sch__conf(st)->max_mem_cpu_mib;
+	uint64_t max_node = c->max_mem_node_mib ? c->max_mem_node_mib : sch__conf(st)->max_mem_node_mib;
+	ret->mem_kind = spec->has_mem_cpu_mib	 ? SCH_MEM_CPU
+			: spec->has_mem_node_mib ? SCH_MEM_NODE
+						 : SCH_MEM_NONE;
+	ret->mem_mib = spec->has_mem_cpu_mib ? spec->mem_cpu_mib : spec->mem_node_mib;
+	if (ret->mem_mib > UINT64_C(1) << 40)
+		return sch__refuse(err, MU_EMEMORY);
+	if (ret->mem_kind == SCH_MEM_NODE && max_node && ret->mem_mib > max_node)
+		return sch__refuse(err, MU_EMEMORY);
+	if (ret->mem_kind == SCH_MEM_CPU && max_cpu && ret->mem_mib > max_cpu) {
+		uint64_t factor = (ret->mem_mib + max_cpu - 1) / max_cpu;
+		if (factor * ret->cpus_per_task > SCH_CPUS_PER_NODE)
+			return sch__refuse(err, MU_EMEMORY);
+		ret->cpus_per_task *= (uint32_t)factor;
+		ret->mem_mib = (ret->mem_mib + factor - 1) / factor;
+	}
+	enum sch_mem_kind kind;
+	uint64_t mib;
+	sch__part_mem(st, ret->part[0], ret->mem_kind, ret->mem_mib, &kind, &mib);
+	ret->mem_node_mib = kind == SCH_MEM_NODE ? mib : 0;
+	ret->mem_cpu_mib = kind == SCH_MEM_CPU ? mib : 0;
+	return 0;
+}
+
+/* ---- counts ---- */
+
+static int want_counts(const Mu__JobSpec *s, struct sch_want *ret, struct mu_err *err)
+{
+	uint32_t per_node = s->ntasks_per_node;
+	if ((s->has_nodes_min && !s->nodes_min) ||
+	    (s->has_nodes_max && s->nodes_max && s->nodes_max < s->nodes_min))
+		return sch__refuse(err, MU_ENODECOUNT);
+	if ((s->has_ntasks && !s->ntasks) || (s->has_cpus_per_task && !s->cpus_per_task))
+		return mu_fail(err, MU_EINVAL, "A job needs at least one task of at least one CPU");
+	ret->cpus_per_task = s->has_cpus_per_task ? s->cpus_per_task : 1;
+	ret->nodes_min = s->has_nodes_min ? s->nodes_min : 1;
+	ret->nodes_max = s->nodes_max;
+	uint64_t ntasks = s->has_ntasks ? s->ntasks : (uint64_t)ret->nodes_min * (per_node ? per_node : 1);
+	if (ntasks > UINT32_MAX || ret->cpus_per_task > SCH_CPUS_PER_NODE)
+		return sch__refuse(err, MU_ENODECONFIG);
+	ret->ntasks = (uint32_t)ntasks;
+	if (per_node && (ret->ntasks + (uint64_t)per_node - 1) / per_node > ret->nodes_min)
+		ret->nodes_min = (uint32_t)((ret->ntasks + (uint64_t)per_node - 1) / per_node);
+	if (ret->nodes_max && ret->nodes_max < ret->nodes_min)
+		return sch__refuse(err, MU_ENODECOUNT);
+	return 0;
+}
+
+static int want_times(const struct sch_state *st, const Mu__JobSpec *s, struct mu_err *err)
+{
+	int64_t now = st->cluster->now_usec;
+	if (s->has_time_limit_sec &&
+	    (s->time_limit_sec < -1 || s->time_limit_sec == 0 || s->time_limit_sec > LIMIT_SEC_MAX))
+		return sch__refuse(err, MU_ETIMELIMIT);
+	if (s->begin_usec < 0 || s->deadline_usec < 0 || s->begin_usec > INT64_MAX / 2 ||
+	    s->deadline_usec > INT64_MAX / 2)
+		return mu_fail(err, MU_EINVAL, "Begin time or deadline lies outside the calendar");
+	if (!s->deadline_usec)
+		return 0;
+	int64_t from = s->begin_usec > now ? s->begin_usec : now;
+	int64_t least = s->time_min_sec > 0 ? s->time_min_sec : s->time_limit_sec > 0 ? s->time_limit_sec : 1;
+	return s->deadline_usec < from + least * SCH_USEC ? sch__refuse(err, MU_ETIMELIMIT) : 0;
+}
+
+static int want_gres(const Mu__JobSpec *s, struct mu_err *err)
+{
+	if (s->n_gres > SCH_GRES_PER_NODE)
+		return sch__refuse(err, MU_EGRES);
+	for (size_t i = 0; i < s->n_gres; i++)
+		if (!s->gres[i]->name || !*s->gres[i]->name || s->gres[i]->count > UINT32_MAX)
+			return sch__refuse(err, MU_EGRES);
+	return 0;
+}
+
+/* Some node must have each gres asked for, by name and type. */
+static int gres_known(const struct sch_state *st, const Mu__JobSpec *s, struct mu_err *err)
+{
+	for (size_t i = 0; i < s->n_gres; i++) {
+		bool found = false;
+		const uint8_t *key = NULL;
+		size_t len = 0;
+		for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &len);
+		     c && !found; c = mu_map_seek(&st->classes, key, len, 1, &key, &len))
+			for (size_t g = 0; g < c->sample->row->n_gres; g++)
+				found =
+				    found || (sch__same(c->sample->row->gres[g]->name, s->gres[i]->name) &&
+					      (!s->gres[i]->type || !*s->gres[i]->type ||
+					       sch__same(c->sample->row->gres[g]->type, s->gres[i]->type)));
+		if (!found)
+			return sch__refuse(err, MU_EGRES);
+	}
+	return 0;
+}
+
+/* ---- size against limits and nodes ---- */
+
+static int part_limits(const struct sch_part *p, const Mu__JobSpec *spec, const struct sch_want *w,
+		       const Mu__Author *author)
+{
+	const Mu__PartitionConf *c = p->row->conf;
+	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = sch__part_limit(p, spec);
+	if (author->operator_ && author->uid == 0)
+		return 0;
+	if (max >= 0 && (limit < 0 || limit > max))
+		return MU_ETIMELIMIT;
+	if ((c->has_max_nodes && w->nodes_min > c->max_nodes) ||
+	    (w->nodes_max && w->nodes_max < c->min_nodes))
+		return MU_ENODECOUNT;
+	return 0;
+}
+
+static int part_size(const struct sch_state *st, const struct sch_part *p, const struct sch_shape *shape,
+		     struct mu_arena *arena, struct mu_err *err)
+{
+	struct sch_need need;
+	struct mu_bits nodes = {0}, required = {0};
+	sch__need(st, shape, p, &need);
+	int rc = sch__filter(st, &need, p, arena, &nodes, &required, err);
+	if (!rc)
+		rc = sch__feasible(st, &need, p, &nodes, &required);
+	mu_bits_free(&nodes);
+	mu_bits_free(&required);
+	return rc;
+}
+
+static struct sch_str *text_in(struct mu_arena *arena, const char *text)
+{
+	if (!text || !*text)
+		return NULL;
+	size_t len = strlen(text);
+	struct sch_str *s = mu_arena_alloc(arena, sizeof(*s) + len + 1);
+	s->len = (uint32_t)len;
+	memcpy(s->text, text, len + 1);
+	return s;
+}
+
+void sch__shape_in(struct mu_arena *arena, const Mu__JobSpec *spec, const struct sch_want *w,
+		   struct sch_shape *ret)
+{
+	*ret = (struct sch_shape){.nodes_min = w->nodes_min,
+				  .nodes_max = w->nodes_max,
+				  .ntasks = w->ntasks,
+				  .cpus_per_task = w->cpus_per_task,
+				  .tasks_per_node = spec->ntasks_per_node,
+				  .tasks_per_socket = spec->ntasks_per_socket,
+				  .tasks_per_core = spec->ntasks_per_core,
+				  .mincpus = spec->mincpus,
+				  .sockets = spec->sockets_per_node,
+				  .cores = spec->cores_per_socket,
+				  .threads = spec->threads_per_core,
+				  .mem_kind = w->mem_kind,
+				  .mem_mib = w->mem_mib,
+				  .tmp_mib = spec->tmp_mib,
+				  .exclusive = w->exclusive,
+				  .overcommit = spec->overcommit,
+				  .ask_count = (uint32_t)spec->n_gres};
+	ret->ask = mu_arena_alloc(arena, (spec->n_gres + 1) * sizeof(ret->ask[0]));
+	for (size_t i = 0; i < spec->n_gres; i++)
+		ret->ask[i] = (struct sch_ask){.name = text_in(arena, spec->gres[i]->name),
+					       .type = text_in(arena, spec->gres[i]->type),
+					       .count = spec->gres[i]->count};
+	ret->features = text_in(arena, spec->features);
+	ret->required = text_in(arena, spec->nodes_required);
+	ret->excluded = text_in(arena, spec->nodes_excluded);
+}
+
+/* EnforcePartLimits: NO takes a job beyond a partition's limits and lets it wait with the reason; ANY needs
+ * one partition that takes it; ALL needs every one. What no node could ever give is refused in any case. */
+static int judge(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
+		 struct mu_arena *arena, const struct sch_want *w, struct mu_err *err)
+{
+	int first = 0;
+	uint32_t bad = 0;
+	struct sch_shape shape;
+	sch__shape_in(arena, spec, w, &shape);
+	for (uint32_t i = 0; i < w->part_count; i++) {
+		struct mu_err why = {0};
+		const struct sch_part *p = w->part[i];
+		int rc = part_open(p, author, spec->account, w->qos);
+		if (!rc && st->config.enforce != SCH_ENFORCE_NO)
+			rc = part_limits(p, spec, w, author);
+		if (!rc)
+			rc = part_size(st, p, &shape, arena, &why);
+		if (rc == MU_ENODECOUNT && st->config.enforce == SCH_ENFORCE_NO)
+			rc = 0;
+		if (rc && !first)
+			first = rc;
+		bad += rc != 0;
+	}
+	bool refused = st->config.enforce == SCH_ENFORCE_ALL ? bad > 0 : bad == w->part_count;
+	return refused ? sch__refuse(err, first) : 0;
+}
+
+int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
+		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err)
+{
+	struct sch_want w = {.qos = spec->qos && *spec->qos ? spec->qos : "normal",
+			     .exclusive = spec->exclusive};
+	int rc = unsupported(spec, err);
+	if (!rc)
+		rc = find_parts(st, spec, &w, err);
+	if (!rc)
+		rc = want_counts(spec, &w, err);
+	if (!rc)
+		rc = want_times(st, spec, err);
+	if (!rc)
+		rc = want_mem(st, spec, &w, err);
+	if (!rc)
+		rc = want_gres(spec, err);
+	if (!rc)
+		rc = gres_known(st, spec, err);
+	if (!rc && spec->features && *spec->features)
+		rc = sch__features_check(st, spec->features, err);
+	struct mu_bits named = {0};
+	if (!rc && spec->nodes_required && *spec->nodes_required)
+		rc = sch__name_bits(st, spec->nodes_required, arena, &named, err);
+	uint32_t required = mu_bits_count(&named);
+	if (!rc && spec->nodes_excluded && *spec->nodes_excluded)
+		rc = sch__name_bits(st, spec->nodes_excluded, arena, &named, err);
+	mu_bits_free(&named);
+	if (rc)
+		return rc;
+	if (required > w.nodes_min) {
+		if (w.nodes_max && required > w.nodes_max)
+			return sch__refuse(err, MU_ENODECOUNT);
+		w.nodes_min = required;
+		w.ntasks = !spec->has_ntasks || w.ntasks < required ? required : w.ntasks;
+	}
+	rc = judge(st, spec, author, arena, &w, err);
+	if (rc)
+		return rc;
+	w.time_limit_sec = sch__part_limit(w.part[0], spec);
+	uint64_t cpus = (uint64_t)(w.ntasks > w.nodes_min ? w.ntasks : w.nodes_min) * w.cpus_per_task;
+	w.cpus_total = cpus > UINT32_MAX ? UINT32_MAX : (uint32_t)cpus;
+	*ret = w;
+	return 0;
+}

@@ -1,0 +1,527 @@
+/* sched/state.h: what State is made of. Internal to the room.
+ *
+ * Every row of State is one record that begins with struct sch_rec. A change goes: sch__touch(record), write,
+ * and at the end of the event sch__flush packs each touched record once, moves the digest and notes the
+ * change. Everything else here is derived from rows: queues, bit sets, classes, counters. sch_load_done must
+ * be able to rebuild all of it. */
+#ifndef SCHED_STATE_H
+#define SCHED_STATE_H
+
+#include <string.h>
+
+#include "proto/base/bits.h"
+#include "proto/base/map.h"
+#include "proto/base/pool.h"
+#include "proto/pb.h"
+#include "proto/states.h"
+#include "sched/bounds.h"
+#include "sched/sched.h"
+
+struct sch_rec {
+	struct mu_hash hash; /* of the row as the sum has it */
+	uint32_t change;     /* where the caller's change list noted it last */
+	uint8_t kind;	     /* enum sch_row_kind */
+	bool counted;	     /* hash is in the sum */
+	bool touched;
+	bool gone; /* leaves State at the end of the event */
+};
+
+/* Shared texts, specs, people: one copy each, counted references. */
+struct sch_str {
+	uint32_t refs, len;
+	char text[];
+};
+struct sch_spec {
+	uint32_t refs, len;
+	struct mu_hash key;
+	uint8_t bytes[]; /* packed Mu__JobSpec */
+};
+struct sch_person {
+	uint32_t refs;
+	uint32_t uid, gid;
+	struct sch_str *user, *group;
+	uint32_t key_len, group_count;
+	uint8_t *key; /* packed identity, the key in State's map */
+	uint32_t groups[];
+};
+
+struct sch_ask {
+	struct sch_str *name, *type; /* type NULL: any */
+	uint64_t count;
+};
+enum sch_mem_kind { SCH_MEM_NONE, SCH_MEM_NODE, SCH_MEM_CPU };
+/* What a job needs of nodes, apart from time: jobs of one shape fit or fail together. Derived from spec and
+ * resolved numbers. */
+struct sch_shape {
+	uint32_t refs, id; /* id: dense, for per-pass tables */
+	struct mu_hash key;
+	struct sch_str **part; /* in the order asked */
+	uint32_t part_count;
+	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, tasks_per_node, tasks_per_socket,
+	    tasks_per_core;
+	uint32_t mincpus, sockets, cores, threads;
+	uint64_t mem_mib, tmp_mib;
+	enum sch_mem_kind mem_kind;
+	bool exclusive, overcommit;
+	struct sch_ask *ask;
+	uint32_t ask_count;
+	struct sch_str *features, *required, *excluded;
+};
+
+struct sch_node;
+struct sch_part;
+struct sch_job;
+
+struct sch_got {
+	struct sch_str *name, *type;
+	struct mu_bits index; /* device indexes on the node, counted through all entries of the name */
+	uint64_t count;
+	uint32_t entry; /* which of the node's gres entries; valid while held */
+};
+/* What one attempt holds on one node. */
+struct sch_alloc {
+	struct sch_str *name;
+	struct sch_node *node; /* NULL once released */
+	struct mu_bits cpu;
+	uint64_t mem_mib;
+	uint32_t cpus, tasks, attempt, got_count;
+	struct sch_got *got;
+	bool released, lost;
+};
+/* What a job has from its first start on. */
+struct sch_run {
+	struct sch_alloc *alloc;    /* first: the batch host */
+	uint32_t alloc_count, open; /* open: neither released nor lost */
+	struct sch_alloc *left;	    /* held by earlier attempts on lost nodes */
+	uint32_t left_count;
+	struct sch_str *node_list, *batch_host, *end_detail;
+	int32_t exit_code, exit_signal, derived_code, derived_signal;
+	uint32_t pending_signal, signal_flags, signal_step;
+	bool signal_has_step;
+	uint64_t signal_seq, signal_pos;
+	int64_t span_usec, kill_usec, preempt_usec;
+};
+struct sch_job {
+	struct sch_rec rec;
+	uint32_t id;
+	uint8_t state, reason, end_state, launch_failures;
+	bool held_by_admin, has_canceller, requeue_after, hold_after;
+	bool queued;	  /* in the queues of its partitions */
+	bool exclusive;	  /* holds its nodes whole */
+	bool limit_given; /* the spec names a time limit */
+	struct sch_spec *spec;
+	struct sch_person *who;
+	struct sch_shape *shape;
+	struct sch_str *partition, *account, *qos, *reason_detail, *plan_nodes;
+	uint32_t priority, attempt, restarts, cancelled_by;
+	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, cpus_total;
+	uint64_t mem_node_mib, mem_cpu_mib;
+	int64_t time_limit_sec, deadline_usec;
+	int64_t submit_usec, eligible_usec, start_usec, end_usec, last_sched_usec, plan_start_usec;
+	uint64_t submit_pos, start_pos, end_pos;
+	uint64_t queue_key; /* while queued */
+	int64_t due_key;    /* where it lies in the due map; 0: nowhere */
+	uint8_t job_key[32];
+	uint8_t job_key_len;
+	struct sch_run *run;
+};
+
+struct sch_gres_room {
+	struct mu_bits used; /* units of the entry */
+	uint64_t count;
+};
+/* What is taken of one node: State has one each, a pass overlays copies. */
+struct sch_room {
+	struct mu_bits cpu;
+	uint32_t cpus, cores; /* taken CPUs; cores with any CPU taken */
+	uint32_t jobs;
+	uint64_t mem_mib;
+	bool exclusive;
+	struct sch_gres_room *gres;
+};
+struct sch_hold {
+	struct sch_job *job;
+	uint32_t attempt;
+};
+/* Nodes that are alike in everything that a shape can ask. */
+struct sch_class {
+	struct mu_hash key;
+	struct mu_bits nodes; /* by rank */
+	uint32_t count;
+	struct sch_node *sample; /* any member */
+};
+struct sch_node {
+	struct sch_rec rec;
+	Mu__NodeRow *row; /* own copy; allocated fields are filled when it is packed */
+	uint32_t order, rank;
+	struct sch_room room;
+	struct sch_hold *hold; /* by job, attempt */
+	uint32_t hold_count, hold_cap;
+	struct sch_class *class;
+	int64_t silent_key; /* where it lies in the silence map; 0: nowhere */
+	bool usable;
+};
+
+enum sch_part_state { SCH_PART_UP, SCH_PART_DOWN, SCH_PART_DRAIN, SCH_PART_INACTIVE };
+enum { SCH_REASONS = 64 };
+struct sch_part {
+	struct sch_rec rec;
+	Mu__PartitionRow *row;
+	uint32_t order;
+	enum sch_part_state state;
+	struct mu_bits nodes;		 /* by rank */
+	struct mu_map queue;		 /* waiting jobs by sch__queue_key */
+	struct mu_map unsettled;	 /* those of them, first here, whose reason a pass must look at */
+	uint32_t first_count;		 /* waiting jobs whose first partition this is */
+	uint32_t by_reason[SCH_REASONS]; /* of those, by reason */
+	uint32_t job_refs;		 /* jobs that have not ended and name it */
+};
+struct sch_step {
+	struct sch_rec rec;
+	uint32_t job, attempt, step, len;
+	uint8_t bytes[]; /* packed Mu__StepRow */
+};
+struct sch_answer {
+	int64_t birth_usec;
+	uint8_t nonce[16];
+	int32_t code;
+	uint32_t job;
+	uint64_t pos;
+	struct sch_str *text;
+};
+struct sch_key_rec {
+	struct sch_rec rec;
+	Mu__NodeKeyRow *row;
+};
+struct sch_config_rec {
+	struct sch_rec rec;
+	Mu__ConfigRow *row;
+	bool by_core, memory; /* SelectTypeParameters */
+	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
+};
+
+/* Caches and scratch that no answer depends on. */
+struct sch_scratch {
+	struct mu_arena event; /* the event being folded */
+	struct mu_arena read;  /* rows given out by sch_job and sch_node, until the next evolve */
+	struct mu_buf row;
+	uint64_t quiet_pos; /* position at which decide last had nothing to say */
+};
+
+struct sch_state {
+	Mu__ClusterRow *cluster; /* its row's hash is computed when asked, not kept in the sum */
+	uint32_t cluster_change;
+	struct sch_config_rec config;
+	struct mu_hash sum; /* of all rows but the cluster's */
+
+	struct sch_part **part; /* by order */
+	uint32_t part_count;
+	struct mu_map part_by_name;
+	struct sch_node **node;	   /* by order */
+	struct sch_node **by_rank; /* by weight, then order */
+	uint32_t node_count;
+	struct mu_map node_by_name, node_key;
+	struct mu_map classes; /* by key */
+	struct mu_bits open;   /* by rank: usable nodes with something free */
+	struct mu_bits usable; /* by rank */
+
+	struct mu_map jobs;  /* by id */
+	struct mu_map steps; /* be32 job, attempt, step */
+	struct mu_map answers;
+	struct mu_map begins;  /* be64 eligible, be32 id: jobs that wait for their begin time */
+	struct mu_map due;     /* be64 moment, be32 id: limit backstops, deadlines */
+	struct mu_map running; /* be64 expected end, be32 id */
+	struct mu_map tombs;   /* be64 end, be32 id: ended jobs that may be purged */
+	struct mu_map silent;  /* be64 last heard, be32 order: nodes missed by the last summary */
+	uint32_t heard_count;  /* nodes named by the last summary, whose silence counts */
+	uint32_t pending, live_running, completing;
+
+	struct mu_map strs, specs, people, shapes;
+	struct mu_bits shape_ids;
+	uint32_t shape_id_cap;
+	struct mu_pool job_pool, run_pool, answer_pool;
+
+	uint64_t wake_pos;   /* position of the last event that could change a pass */
+	uint64_t pass_basis; /* basis of the pass that last began */
+	size_t bytes;	     /* allocated outside the pools */
+	bool loading;
+
+	struct sch_rec **touched;
+	size_t touched_count, touched_cap;
+	struct sch_scratch *scratch;
+};
+
+/* The event being folded. */
+struct sch_ev {
+	struct sch_state *st;
+	const struct sch_at *at;
+	int64_t now;
+	const Mu__Event *event;
+	const Mu__Author *author; /* never NULL */
+	struct mu_arena *arena;
+	struct mu_err err;
+	uint32_t job; /* for the verdict */
+};
+
+#define SCH_SET(row, field, value)                      \
+	do {                                            \
+		(row)->field = (value);                 \
+		(row)->has_##field = (row)->field != 0; \
+	} while (0)
+
+/* Fails with Slurm's own sentence for CODE. */
+static inline int sch__refuse(struct mu_err *err, int code)
+{
+	return mu_fail(err, code, "%s", mu_strerror(code));
+}
+static inline const char *sch__text(const struct sch_str *s)
+{
+	return s ? s->text : NULL;
+}
+static inline bool sch__same(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+/* state.c: allocation and records */
+void *sch__alloc(struct sch_state *st, size_t size); /* zeroed, counted */
+void *sch__grow(struct sch_state *st, void *old, size_t old_size, size_t size);
+void sch__free(struct sch_state *st, void *p, size_t size);
+char *sch__copy_text(const char *text); /* for protobuf-c fields freed by __free_unpacked */
+char *sch__strdup(const char *text);	/* the same; NULL for "" and NULL */
+void sch__replace(char **field, const char *text);
+void *sch__copy_message(const ProtobufCMessage *m); /* a copy made with malloc, unknown fields left out */
+struct sch_job *sch__job(const struct sch_state *st, uint32_t id);
+struct sch_node *sch__node(const struct sch_state *st, const char *name);
+struct sch_part *sch__part(const struct sch_state *st, const char *name);
+void sch__wake(struct sch_state *st);
+void sch__pair_key(uint8_t key[12], int64_t moment, uint32_t id);
+const Mu__Config *sch__conf(const struct sch_state *st); /* never NULL */
+
+/* intern.c */
+struct sch_str *sch__str(struct sch_state *st, const char *text); /* a reference; NULL for "" and NULL */
+struct sch_str *sch__str_ref(struct sch_str *s);
+void sch__str_drop(struct sch_state *st, struct sch_str **s);
+void sch__str_set(struct sch_state *st, struct sch_str **s, const char *text);
+struct sch_spec *sch__spec(struct sch_state *st, const Mu__JobSpec *spec);
+void sch__spec_drop(struct sch_state *st, struct sch_spec **s);
+Mu__JobSpec *sch__spec_open(const struct sch_spec *s, struct mu_arena *arena);
+struct sch_person *sch__person(struct sch_state *st, uint32_t uid, uint32_t gid, const char *user,
+			       const char *group, const uint32_t *groups, size_t group_count);
+void sch__person_drop(struct sch_state *st, struct sch_person **p);
+
+/* digest.c */
+void sch__touch(struct sch_state *st, struct sch_rec *rec);
+void sch__gone(struct sch_state *st, struct sch_rec *rec); /* freed by the flush */
+void sch__retouch(struct sch_state *st, struct sch_rec *old,
+		  struct sch_rec *fresh); /* FRESH takes OLD's place */
+void sch__flush(struct sch_state *st, struct sch_changes *changes);
+void sch__row_hash(const struct sch_key *key, const uint8_t *row, size_t len, struct mu_hash *ret);
+void sch__note(struct sch_changes *changes, uint32_t *at, const struct sch_key *key, bool gone);
+
+/* rows.c */
+void sch__rec_key(const struct sch_rec *rec, struct sch_key *ret);
+struct sch_rec *sch__rec_find(struct sch_state *st, const struct sch_key *key);
+void sch__rec_pack(const struct sch_state *st, const struct sch_rec *rec, struct mu_buf *out);
+void sch__rec_free(struct sch_state *st, struct sch_rec *rec);
+void sch__answer_key(const struct sch_answer *a, struct sch_key *ret);
+void sch__answer_pack(const struct sch_answer *a, struct mu_buf *out);
+void sch__cluster_pack(const struct sch_state *st, struct mu_buf *out);
+Mu__NodeRow *sch__node_row(const struct sch_node *n, struct mu_arena *arena);
+
+/* rows_job.c */
+void sch__job_pack(const struct sch_job *j, struct mu_buf *out);
+Mu__JobRow *sch__job_row(const struct sch_job *j, struct mu_arena *arena); /* complete, spec opened */
+Mu__AllocNode *sch__alloc_row(const struct sch_alloc *a, struct mu_arena *arena);
+int sch__job_load(struct sch_state *st, const Mu__JobRow *row, struct mu_err *err);
+void sch__job_free(struct sch_state *st, struct sch_job *j);
+void sch__alloc_clear(struct sch_state *st, struct sch_alloc *a);
+void sch__run_left_drop(struct sch_state *st, struct sch_run *run, uint32_t index);
+
+/* answers.c */
+struct sch_answer *sch__answer_find(const struct sch_state *st, const Mu__RequestId *id);
+bool sch__answer_stale(const struct sch_state *st, const Mu__RequestId *id);
+void sch__answer_keep(struct sch_state *st, const Mu__RequestId *id, const struct sch_verdict *v,
+		      uint64_t pos, struct sch_changes *changes);
+void sch__answer_load(struct sch_state *st, const Mu__AnswerRow *row);
+
+/* shape.c */
+struct sch_want;
+struct sch_shape *sch__shape(struct sch_state *st, const Mu__JobSpec *spec, const struct sch_want *want);
+void sch__shape_drop(struct sch_state *st, struct sch_shape **s);
+
+/* cluster.c: nodes and partitions as scheduling sees them */
+void sch__rank_all(struct sch_state *st); /* after weights or the set of nodes changed */
+void sch__node_index(struct sch_state *st,
+		     struct sch_node *n); /* after state, room or inventory of one node changed */
+void sch__node_class(struct sch_state *st, struct sch_node *n);
+void sch__node_unclass(struct sch_state *st, struct sch_node *n);
+void sch__node_heard(struct sch_state *st, struct sch_node *n,
+		     int64_t usec); /* usec 0: named by the last summary */
+void sch__node_silence_index(struct sch_state *st, struct sch_node *n);
+void sch__part_derive(struct sch_state *st, struct sch_part *p); /* bits, totals, state */
+void sch__config_derive(struct sch_state *st);
+enum sch_part_state sch__part_state(const char *word);
+uint32_t sch__tpc(const struct sch_node *n);
+uint32_t sch__feature_mask(const struct sch_state *st, const char *name);
+bool sch__node_has_feature(const struct sch_node *n, const char *name, size_t len);
+
+void sch__node_silence_drop(struct sch_state *st,
+			    struct sch_node *n);      /* out of the index, before orders change */
+void sch__pass_clear(struct sch_state *st);	      /* no unfinished pass */
+void sch__pass_restart(struct sch_state *st);	      /* the same, and a new one is wanted */
+int64_t sch__min_job_age(const struct sch_state *st); /* microseconds */
+
+/* inventory.c */
+bool sch__inventory_same(const struct sch_node *n, const Mu__NodeConf *c);
+void sch__inventory_set(struct sch_node *n, const Mu__NodeRow *said);
+void sch__inventory_first_index(Mu__NodeRow *row);
+const char *sch__inventory_short(const struct sch_node *n, const Mu__NodeRow *said, struct mu_arena *arena);
+
+/* merge.c */
+bool sch__present(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
+void sch__merge(ProtobufCMessage *into, const ProtobufCMessage *from);
+void sch__strip(ProtobufCMessage *m);
+
+/* room.c: taking and giving */
+void sch__room_init(struct sch_room *r, const struct sch_node *n);
+void sch__room_copy(struct sch_room *dst, const struct sch_room *src, const struct sch_node *n);
+void sch__room_free(struct sch_room *r, const struct sch_node *n);
+bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
+		    const struct sch_alloc *a);
+void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
+void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
+			bool exclusive);
+void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
+void sch__hold_add(struct sch_state *st, struct sch_job *j, struct sch_alloc *a);
+void sch__hold_end(struct sch_state *st, struct sch_job *j, struct sch_alloc *a); /* resources free again */
+struct sch_alloc *sch__alloc_on(struct sch_job *j, uint32_t attempt, const struct sch_node *n);
+int sch__alloc_from_row(struct sch_state *st, const Mu__AllocNode *row, const char *name,
+			struct sch_alloc *ret);
+
+/* queue.c */
+uint64_t sch__queue_key(uint32_t priority, uint32_t id);
+void sch__queue_in(struct sch_state *st,
+		   struct sch_job *j); /* by state, priority, reason: queue, begins or nowhere */
+void sch__queue_out(struct sch_state *st, struct sch_job *j);
+void sch__reason(struct sch_state *st, struct sch_job *j, uint32_t reason,
+		 const char *detail); /* touches nothing; keeps counters */
+bool sch__reason_settled(uint32_t reason);
+void sch__due_set(struct sch_state *st, struct sch_job *j);
+void sch__due_clear(struct sch_state *st, struct sch_job *j);
+void sch__tomb_in(struct sch_state *st, struct sch_job *j);
+void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign);
+struct sch_part *sch__first_part(const struct sch_state *st, const struct sch_job *j);
+
+/* priority.c */
+uint32_t sch__priority(const struct sch_state *st, uint32_t id, const Mu__JobSpec *spec, bool operator);
+
+/* resolve.c: from a spec to what a job needs, with every refusal */
+struct sch_want {
+	struct sch_part *part[SCH_PARTS_PER_JOB];
+	uint32_t part_count;
+	int64_t time_limit_sec;
+	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, cpus_total;
+	uint64_t mem_node_mib, mem_cpu_mib; /* as the first partition makes it, for rows */
+	enum sch_mem_kind mem_kind;	    /* as asked */
+	uint64_t mem_mib;
+	bool exclusive;
+	const char *qos;
+};
+int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
+		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err);
+/* A shape of ARENA's memory, for one question. */
+void sch__shape_in(struct mu_arena *arena, const Mu__JobSpec *spec, const struct sch_want *w,
+		   struct sch_shape *ret);
+int64_t sch__part_limit(const struct sch_part *p, const Mu__JobSpec *spec); /* the limit a job gets there */
+void sch__part_mem(const struct sch_state *st, const struct sch_part *p, enum sch_mem_kind kind, uint64_t mib,
+		   enum sch_mem_kind *ret_kind, uint64_t *ret_mib);
+
+/* place.c */
+struct sch_need { /* a shape in one partition */
+	const struct sch_shape *shape;
+	enum sch_mem_kind mem_kind;
+	uint64_t mem_mib; /* SCH_MEM_NODE with 0: all memory */
+	bool exclusive, by_core, memory;
+};
+void sch__need(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
+	       struct sch_need *ret);
+bool sch__node_serves(const struct sch_need *need, const struct sch_node *n); /* could ever, when empty */
+uint32_t sch__tasks_that_fit(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r);
+struct sch_pick {
+	struct sch_node *node;
+	uint32_t tasks;
+};
+/* Rooms seen by a placement: State's, with copies laid over where a pass has taken or given. */
+struct sch_overlay {
+	const struct sch_state *st;
+	struct sch_room **room; /* by rank; NULL: State's own */
+	uint32_t *used;
+	uint32_t used_count;
+};
+void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct mu_arena *arena);
+void sch__overlay_free(struct sch_overlay *o);
+const struct sch_room *sch__overlay_see(const struct sch_overlay *o, const struct sch_node *n);
+struct sch_room *sch__overlay_own(struct sch_overlay *o, const struct sch_node *n, struct mu_arena *arena);
+/* Chooses among CANDIDATES (by rank), required ones first. Adds what it looked at to *steps. RET has
+ * node_count places. Returns how many nodes were chosen; 0: does not fit. HINT (may be NULL): first rank
+ * worth looking at for one-node needs, moved on. */
+uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
+		     const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
+		     uint64_t *steps, struct sch_pick *ret);
+/* Which CPUs, how much memory, which devices of N: an AllocNode in ARENA. */
+Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+			uint32_t tasks, struct mu_arena *arena);
+
+/* filter.c: which nodes a shape may use at all */
+int sch__features_check(const struct sch_state *st, const char *expr, struct mu_err *err);
+bool sch__features_match(const char *expr, const struct sch_node *n);
+/* Nodes of P (by rank) that could serve when empty; required nodes apart. Bits are the caller's to free. */
+int sch__filter(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
+		struct mu_arena *arena, struct mu_bits *ret_nodes, struct mu_bits *ret_required,
+		struct mu_err *err);
+int sch__name_bits(const struct sch_state *st, const char *list, struct mu_arena *arena, struct mu_bits *ret,
+		   struct mu_err *err);
+/* 0: fits on the empty, healthy cluster; else MU_ENODECONFIG, MU_ENODECOUNT (too few nodes), MU_EMEMORY,
+ * MU_EGRES. */
+int sch__feasible(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
+		  const struct mu_bits *nodes, const struct mu_bits *required);
+
+/* timeline.c */
+/* The earliest moment at which NEED fits as running jobs reach their limits; 0 when it never does or too many
+ * run. */
+int64_t sch__plan(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes,
+		  const struct mu_bits *required, struct mu_arena *arena, uint64_t *steps,
+		  struct sch_pick *pick, uint32_t *ret_count);
+
+/* evolve_job.c, evolve_attempt.c: shared between events */
+bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);
+void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, struct sch_alloc *alloc,
+		    uint32_t count, bool exclusive);
+void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign);
+void sch__alloc_released(struct sch_ev *ev, struct sch_job *j, struct sch_alloc *a);
+void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state); /* RUNNING -> COMPLETING */
+void sch__job_settle(struct sch_ev *ev,
+		     struct sch_job *j); /* COMPLETING with nothing open -> final, or waiting again */
+void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state);
+void sch__job_node_failed(struct sch_ev *ev, struct sch_job *j, const struct sch_node *n);
+bool sch__job_requeues(const struct sch_state *st, const struct sch_job *j);
+void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j);
+void sch__node_release_all(struct sch_ev *ev,
+			   struct sch_node *n); /* everything held on it is free: fenced or another boot */
+void sch__node_down(struct sch_ev *ev, struct sch_node *n, const char *reason, const char *user,
+		    uint32_t uid);
+void sch__step_put(struct sch_state *st, struct sch_job *j, uint32_t attempt, const Mu__StepRow *row);
+void sch__steps_drop(struct sch_state *st, uint32_t job, uint32_t attempt_below);
+int sch__step_load(struct sch_state *st, const Mu__StepRow *row);
+int sch__node_build(struct sch_state *st, Mu__NodeRow *row, struct sch_node **ret); /* takes ROW */
+void sch__node_free(struct sch_state *st, struct sch_node *n);
+struct sch_part *sch__part_build(struct sch_state *st, Mu__PartitionRow *row); /* takes ROW */
+void sch__parts_order(struct sch_state *st);
+
+/* evolve_*.c: one function per row of events.def */
+#define MU_EVENT(NAME, field, tag, level, function, who) int sch__evolve_##function(struct sch_ev *ev);
+#include "proto/events.def"
+#undef MU_EVENT
+
+#endif

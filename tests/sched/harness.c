@@ -1,0 +1,306 @@
+/* tests/sched/harness.c: see harness.h. */
+#include "tests/sched/harness.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/bits.h"
+#include "proto/base/map.h"
+#include "proto/states.h"
+
+bool h_fail(struct harness *h, const char *format, ...)
+{
+	va_list args;
+	if (h->failure[0])
+		return false;
+	va_start(args, format);
+	vsnprintf(h->failure, sizeof(h->failure), format, args);
+	va_end(args);
+	return false;
+}
+
+void h_open(struct harness *h, bool check)
+{
+	memset(h, 0, sizeof(*h));
+	h->st = sch_state_new();
+	h->now_usec = INT64_C(1790000000) * 1000000;
+	h->check = check;
+	h->budget = 1000000;
+}
+
+void h_close(struct harness *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		free(h->event[i].bytes);
+	free(h->event);
+	sch_changes_free(&h->changes);
+	h->st = sch_state_free(h->st);
+}
+
+/* ---- rows against each other ---- */
+
+struct usage {
+	struct harness *h;
+	struct mu_map nodes; /* name -> struct on_node */
+};
+struct on_node {
+	struct mu_bits cpu;
+	struct mu_map gres; /* "name index" */
+	uint64_t mem;
+	uint32_t cpus;
+};
+
+static void use_gres(struct usage *u, struct on_node *n, const Mu__AllocNode *a, uint32_t job)
+{
+	char key[128];
+	for (size_t g = 0; g < a->n_gres; g++)
+		for (size_t i = 0; i < a->gres[g]->n_index; i++) {
+			snprintf(key, sizeof(key), "%s %u", a->gres[g]->name, a->gres[g]->index[i]);
+			if (mu_map_put_str(&n->gres, key, n))
+				h_fail(u->h, "%s %s is given twice (job %u)", a->node, key, job);
+		}
+}
+
+static void use_alloc(struct usage *u, const Mu__AllocNode *a, uint32_t job)
+{
+	struct mu_bits cpu = {0};
+	if (a->released)
+		return;
+	struct on_node *n = mu_map_get_str(&u->nodes, a->node);
+	if (!n) {
+		h_fail(u->h, "job %u holds something on %s, which is no node", job, a->node);
+		return;
+	}
+	if (mu_bits_parse(&cpu, a->cpu_list ? a->cpu_list : "", 65535))
+		h_fail(u->h, "job %u: CPU list %s", job, a->cpu_list);
+	if (mu_bits_intersects(&cpu, &n->cpu))
+		h_fail(u->h, "a CPU of %s is given twice (job %u, %s)", a->node, job, a->cpu_list);
+	mu_bits_or(&n->cpu, &cpu);
+	n->cpus += mu_bits_count(&cpu);
+	n->mem += a->mem_mib;
+	use_gres(u, n, a, job);
+	mu_bits_free(&cpu);
+}
+
+static int add_node(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct usage *u = arg;
+	char name[256];
+	snprintf(name, sizeof(name), "%.*s", key->len, key->bytes);
+	mu_map_put_str(&u->nodes, name, calloc(1, sizeof(struct on_node)));
+	return 0;
+}
+
+static int add_job(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct usage *u = arg;
+	struct mu_arena arena = {0};
+	Mu__JobRow *j = (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row, len, &arena);
+	if (!j) {
+		h_fail(u->h, "a job row does not decode");
+		return 1;
+	}
+	if (j->state == JOB_RUNNING && !j->n_alloc)
+		h_fail(u->h, "job %u runs nowhere", j->id);
+	for (size_t i = 0; i < j->n_alloc; i++)
+		use_alloc(u, j->alloc[i], j->id);
+	for (size_t i = 0; i < j->n_left; i++)
+		use_alloc(u, j->left[i], j->id);
+	if (mu_job_state_ended(j->state) && j->state != JOB_REQUEUED && !j->end_usec)
+		h_fail(u->h, "job %u ended at no time", j->id);
+	mu_arena_free(&arena);
+	return 0;
+}
+
+static int check_node(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct usage *u = arg;
+	struct mu_arena arena = {0};
+	Mu__NodeRow *r = (Mu__NodeRow *)mu_pb_unpack(&mu__node_row__descriptor, row, len, &arena);
+	struct on_node *n = r ? mu_map_get_str(&u->nodes, r->name) : NULL;
+	if (!n)
+		h_fail(u->h, "a node row does not decode");
+	else if (n->cpus != r->alloc_cpus || n->mem != r->alloc_mem_mib || n->cpus > r->cpus)
+		h_fail(u->h, "%s says %u CPUs and %llu MiB are held, its jobs say %u and %llu", r->name,
+		       r->alloc_cpus, (unsigned long long)r->alloc_mem_mib, n->cpus,
+		       (unsigned long long)n->mem);
+	mu_arena_free(&arena);
+	return 0;
+}
+
+static void check_usage(struct harness *h)
+{
+	struct usage u = {.h = h};
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	sch_rows(h->st, SCH_ROW_NODE, add_node, &u);
+	sch_rows(h->st, SCH_ROW_JOB, add_job, &u);
+	sch_rows(h->st, SCH_ROW_NODE, check_node, &u);
+	for (struct on_node *n = mu_map_seek(&u.nodes, NULL, 0, 0, &key, &len); n;
+	     n = mu_map_seek(&u.nodes, key, len, 1, &key, &len)) {
+		mu_bits_free(&n->cpu);
+		mu_map_clear(&n->gres);
+		free(n);
+	}
+	mu_map_clear(&u.nodes);
+}
+
+/* ---- State against its copy ---- */
+
+static int load_one(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct mu_err err = {0};
+	int rc = sch_load_row(arg, key->kind, row, len, &err);
+	if (rc)
+		fprintf(stderr, "load: %s\n", err.text);
+	return rc;
+}
+
+struct sch_state *h_copy(const struct sch_state *st, struct mu_err *err)
+{
+	struct sch_state *copy = sch_state_new();
+	if (sch_rows(st, 0, load_one, copy) || sch_load_done(copy, err))
+		return sch_state_free(copy);
+	return copy;
+}
+
+static bool decide_bytes(const struct sch_state *st, uint32_t budget, struct mu_buf *out)
+{
+	struct mu_arena arena = {0};
+	Mu__Event *e = NULL;
+	sch_decide(st, budget, &arena, &e);
+	if (e)
+		mu_pb_pack(&e->base, out);
+	mu_arena_free(&arena);
+	return e != NULL;
+}
+
+static void check_copy(struct harness *h)
+{
+	struct mu_err err = {0};
+	struct mu_hash a, b;
+	struct mu_buf x = {0}, y = {0}, z = {0};
+	struct sch_state *copy = h_copy(h->st, &err);
+	if (!copy) {
+		h_fail(h, "the State does not load from its rows: %s", err.text);
+		return;
+	}
+	sch_digest(h->st, &a);
+	sch_digest(copy, &b);
+	if (memcmp(&a, &b, sizeof(a)) != 0)
+		h_fail(h, "the copy made from rows has another digest");
+	decide_bytes(h->st, h->budget, &x);
+	decide_bytes(h->st, h->budget, &y);
+	decide_bytes(copy, h->budget, &z);
+	if (x.len != y.len || (x.len && memcmp(x.data, y.data, x.len) != 0))
+		h_fail(h, "decide gives other bytes the second time");
+	if (x.len != z.len || (x.len && memcmp(x.data, z.data, x.len) != 0))
+		h_fail(h, "decide gives other bytes over the copy (%zu, %zu)", x.len, z.len);
+	if (sch_due_usec(h->st) != sch_due_usec(copy))
+		h_fail(h, "the copy is due at %lld, the State at %lld", (long long)sch_due_usec(copy),
+		       (long long)sch_due_usec(h->st));
+	if (x.len && !sch_wants_decide(h->st))
+		h_fail(h, "decide has something to say that sch_wants_decide does not know of");
+	mu_buf_free(&x);
+	mu_buf_free(&y);
+	mu_buf_free(&z);
+	sch_state_free(copy);
+}
+
+bool h_invariants(struct harness *h)
+{
+	struct mu_hash kept, walked;
+	sch_digest(h->st, &kept);
+	sch_digest_walk(h->st, &walked);
+	if (memcmp(&kept, &walked, sizeof(kept)) != 0)
+		h_fail(h, "the digest kept is not the digest walked");
+	if (h->every > 1 && h->count % h->every)
+		return !h->failure[0];
+	check_usage(h);
+	check_copy(h);
+	return !h->failure[0];
+}
+
+/* A void event changes nothing but counters and answers. */
+static void check_void(struct harness *h)
+{
+	for (size_t i = 0; i < h->changes.count; i++)
+		if (h->changes.v[i].key.kind != SCH_ROW_CLUSTER && h->changes.v[i].key.kind != SCH_ROW_ANSWER)
+			h_fail(h, "a void event (%s) changed a row of kind %u", h->verdict.text,
+			       h->changes.v[i].key.kind);
+}
+
+int h_apply_bytes(struct harness *h, const uint8_t *bytes, size_t len)
+{
+	struct mu_err err = {0};
+	struct sch_at at = {.pos = sch_pos(h->st) + 1, .time_usec = h->now_usec};
+	sch_changes_reset(&h->changes);
+	int rc = sch_evolve(h->st, &at, bytes, len, &h->verdict, &h->changes, &err);
+	if (rc)
+		return rc;
+	sch_entry_done(h->st, at.pos, h->now_usec, &h->changes);
+	if (h->count == h->cap) {
+		h->cap = h->cap ? 2 * h->cap : 64;
+		h->event = realloc(h->event, h->cap * sizeof(h->event[0]));
+	}
+	struct h_event *e = &h->event[h->count++];
+	*e = (struct h_event){.bytes = malloc(len ? len : 1), .len = len, .time_usec = h->now_usec};
+	memcpy(e->bytes, bytes, len);
+	sch_digest(h->st, &e->digest);
+	if (h->check) {
+		if (h->verdict.code && !h->verdict.repeated)
+			check_void(h);
+		h_invariants(h);
+	}
+	return h->verdict.code;
+}
+
+int h_apply(struct harness *h, const Mu__Event *event)
+{
+	struct mu_buf buf = {0};
+	mu_pb_pack(&event->base, &buf);
+	int rc = h_apply_bytes(h, buf.data, buf.len);
+	mu_buf_free(&buf);
+	return rc;
+}
+
+int h_decide(struct harness *h)
+{
+	struct mu_arena arena = {0};
+	Mu__Event *e = NULL;
+	Mu__Author leader = MU__AUTHOR__INIT;
+	sch_decide(h->st, h->budget, &arena, &e);
+	if (e) {
+		leader.verifier = (char *)"controller";
+		e->author = &leader;
+		if (h_apply(h, e))
+			h_fail(h, "a fresh decision was void: %s", h->verdict.text);
+	}
+	mu_arena_free(&arena);
+	return e != NULL;
+}
+
+bool h_replay(struct harness *h)
+{
+	struct sch_state *st = sch_state_new();
+	struct sch_changes changes = {0};
+	for (size_t i = 0; i < h->count && !h->failure[0]; i++) {
+		struct sch_at at = {.pos = i + 1, .time_usec = h->event[i].time_usec};
+		struct sch_verdict v;
+		struct mu_err err = {0};
+		struct mu_hash digest;
+		sch_changes_reset(&changes);
+		if (sch_evolve(st, &at, h->event[i].bytes, h->event[i].len, &v, &changes, &err)) {
+			h_fail(h, "replay stops at %zu: %s", i + 1, err.text);
+			break;
+		}
+		sch_entry_done(st, at.pos, at.time_usec, &changes);
+		sch_digest(st, &digest);
+		if (memcmp(&digest, &h->event[i].digest, sizeof(digest)) != 0)
+			h_fail(h, "replay has another digest at %zu", i + 1);
+	}
+	sch_changes_free(&changes);
+	sch_state_free(st);
+	return !h->failure[0];
+}

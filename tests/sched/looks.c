@@ -1,0 +1,213 @@
+/* tests/sched/looks.c: what a scenario expects of rows, counts and orders, and what it shows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/states.h"
+#include "tests/sched/story.h"
+
+static const char *exit_text(struct story *s, const Mu__JobRow *j)
+{
+	return mu_arena_printf(&s->arena, "%d:%d", j->exit_code, j->exit_signal);
+}
+
+static const char *relative(struct story *s, int64_t usec)
+{
+	return usec ? mu_arena_printf(&s->arena, "%lld", (long long)((usec - s->start_usec) / 1000000))
+		    : "none";
+}
+
+static const Mu__AllocNode *on(const Mu__JobRow *j, const char *node)
+{
+	for (size_t i = 0; i < j->n_alloc; i++)
+		if (strcmp(j->alloc[i]->node, node) == 0)
+			return j->alloc[i];
+	return NULL;
+}
+
+static const char *devices(struct story *s, const Mu__AllocNode *a)
+{
+	char *text = mu_arena_strdup(&s->arena, "");
+	for (size_t g = 0; a && g < a->n_gres; g++)
+		for (size_t i = 0; i < a->gres[g]->n_index; i++)
+			text = mu_arena_printf(&s->arena, "%s%s%u", text, *text ? "," : "",
+					       a->gres[g]->index[i]);
+	return text;
+}
+
+static const char *job_value(struct story *s, const Mu__JobRow *j, const char *key)
+{
+	const char *node = strchr(key, '@');
+	const Mu__AllocNode *a = node ? on(j, node + 1) : NULL;
+	if (node && !a)
+		return "none";
+	if (strncmp(key, "cpus@", 5) == 0)
+		return a->cpu_list;
+	if (strncmp(key, "mem@", 4) == 0)
+		return mu_arena_printf(&s->arena, "%llu", (unsigned long long)a->mem_mib);
+	if (strncmp(key, "tasks@", 6) == 0)
+		return mu_arena_printf(&s->arena, "%u", a->tasks);
+	if (strncmp(key, "gpu@", 4) == 0)
+		return devices(s, a);
+	if (strncmp(key, "released@", 9) == 0)
+		return a->released ? "yes" : a->lost ? "lost" : "no";
+	const struct {
+		const char *key, *value;
+	} v[] = {{"state", mu_job_state_long(j->state)},
+		 {"endstate", mu_job_state_long(j->end_state)},
+		 {"reason", mu_job_reason_word(j->reason)},
+		 {"detail", j->reason_detail ? j->reason_detail : "none"},
+		 {"why", j->end_detail ? j->end_detail : "none"},
+		 {"nodes", j->node_list ? j->node_list : "none"},
+		 {"partition", j->partition},
+		 {"batchhost", j->batch_host ? j->batch_host : "none"},
+		 {"exit", exit_text(s, j)},
+		 {"start", relative(s, j->start_usec)},
+		 {"end", relative(s, j->end_usec)},
+		 {"plan", relative(s, j->plan_start_usec)},
+		 {"plannodes", j->plan_nodes ? j->plan_nodes : "none"},
+		 {"eligible", relative(s, j->eligible_usec)},
+		 {"cpus", mu_arena_printf(&s->arena, "%u", j->cpus_total)},
+		 {"attempt", mu_arena_printf(&s->arena, "%u", j->attempt)},
+		 {"restarts", mu_arena_printf(&s->arena, "%u", j->restarts)},
+		 {"priority", mu_arena_printf(&s->arena, "%u", j->priority)},
+		 {"limit", mu_arena_printf(&s->arena, "%lld",
+					   (long long)(j->time_limit_sec < 0 ? -1 : j->time_limit_sec / 60))},
+		 {"left", mu_arena_printf(&s->arena, "%zu", j->n_left)},
+		 {"by", j->has_canceller ? mu_arena_printf(&s->arena, "%u", j->cancelled_by) : "none"},
+		 {"signal", mu_arena_printf(&s->arena, "%u/%llu", j->pending_signal,
+					    (unsigned long long)j->signal_seq)},
+		 {"name", j->spec->name ? j->spec->name : "none"}};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		if (strcmp(v[i].key, key) == 0)
+			return v[i].value ? v[i].value : "none";
+	return NULL;
+}
+
+static const char *node_value(struct story *s, const Mu__NodeRow *n, const char *key)
+{
+	char *state = mu_arena_alloc(&s->arena, 128);
+	mu_node_state_scontrol(n->base_state, n->flags, n->alloc_cpus, n->cpus, state);
+	const struct {
+		const char *key, *value;
+	} v[] = {{"state", state},
+		 {"reason", n->reason ? n->reason : "none"},
+		 {"alloc", mu_arena_printf(&s->arena, "%u", n->alloc_cpus)},
+		 {"cpulist", n->alloc_cpu_list ? n->alloc_cpu_list : "none"},
+		 {"mem", mu_arena_printf(&s->arena, "%llu", (unsigned long long)n->alloc_mem_mib)},
+		 {"jobs", mu_arena_printf(&s->arena, "%zu", n->n_job)},
+		 {"by", n->reason_user ? n->reason_user : "none"}};
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		if (strcmp(v[i].key, key) == 0)
+			return v[i].value;
+	return NULL;
+}
+
+/* Words in a story have no blanks: an underscore stands for one. */
+static bool equal(const char *have, const char *want)
+{
+	for (; *have && *want; have++, want++)
+		if (*have != *want && !(*have == ' ' && *want == '_'))
+			return false;
+	return !*have && !*want;
+}
+
+static bool expect_pairs(struct story *s, char **word, const void *row, bool job)
+{
+	for (; *word; word++) {
+		char *at = strchr(*word, '=');
+		if (!at)
+			return wrong(s, "%s is no key=value", *word);
+		char *key = mu_arena_strdup(&s->arena, *word);
+		key[at - *word] = 0;
+		const char *have = job ? job_value(s, row, key) : node_value(s, row, key);
+		if (!have)
+			return wrong(s, "there is no %s to look at", key);
+		if (!equal(have, at + 1))
+			return wrong(s, "%s is \"%s\" instead of \"%s\"", key, have, at + 1);
+	}
+	return true;
+}
+
+static bool expect_orders(struct story *s, char **word)
+{
+	Mu__OrderSet *set = NULL;
+	if (sch_orders(s->h.st, word[0], &s->arena, &set))
+		return wrong(s, "no node %s", word[0]);
+	char **w = word + 1;
+	for (size_t i = 0; i < set->n_attempt; i++) {
+		const Mu__AttemptOrder *o = set->attempt[i];
+		const char *have = mu_arena_printf(&s->arena, "%u.%u:%s", o->job, o->attempt,
+						   o->phase == MU__PHASE__PHASE_RUN ? "run" : "end");
+		if (!*w || strcmp(*w, have) != 0)
+			return wrong(s, "%s is ordered, not %s", have, *w ? *w : "nothing");
+		w++;
+	}
+	return !*w || strcmp(*w, "nothing") == 0 || wrong(s, "%s is not ordered", *w);
+}
+
+static bool expect_count(struct story *s, char **word)
+{
+	struct sch_counts c;
+	const Mu__ClusterRow *r = sch_cluster(s->h.st);
+	sch_counts(s->h.st, &c);
+	const struct {
+		const char *key;
+		uint64_t value;
+	} v[] = {{"pending", c.jobs_pending}, {"running", c.jobs_running}, {"completing", c.jobs_completing},
+		 {"jobs", c.jobs_total},      {"voided", r->voided},	   {"starts_void", r->starts_void},
+		 {"idle", c.nodes_idle},      {"gpus", c.gpus_allocated},  {"cpus", c.cpus_allocated}};
+	for (; *word; word++) {
+		bool known = false;
+		for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+			size_t len = strlen(v[i].key);
+			if (strncmp(*word, v[i].key, len) != 0 || (*word)[len] != '=')
+				continue;
+			known = true;
+			if (v[i].value != strtoull(*word + len + 1, NULL, 10))
+				return wrong(s, "%s is %llu instead of %s", v[i].key,
+					     (unsigned long long)v[i].value, *word + len + 1);
+		}
+		if (!known)
+			return wrong(s, "there is no count %s", *word);
+	}
+	return true;
+}
+
+bool act_expect(struct story *s, char **word)
+{
+	if (strcmp(word[0], "job") == 0) {
+		const Mu__JobRow *j = sch_job(s->h.st, (uint32_t)strtoul(word[1], NULL, 10));
+		if (word[2] && strcmp(word[2], "gone") == 0)
+			return !j || wrong(s, "job %s is still there", word[1]);
+		return j ? expect_pairs(s, word + 2, j, true) : wrong(s, "no job %s", word[1]);
+	}
+	if (strcmp(word[0], "node") == 0) {
+		const Mu__NodeRow *n = sch_node(s->h.st, word[1]);
+		return n ? expect_pairs(s, word + 2, n, false) : wrong(s, "no node %s", word[1]);
+	}
+	if (strcmp(word[0], "orders") == 0)
+		return expect_orders(s, word + 1);
+	if (strcmp(word[0], "count") == 0)
+		return expect_count(s, word + 1);
+	return wrong(s, "expect what?");
+}
+
+static int show_job(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct story *s = arg;
+	Mu__JobRow *j = (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row, len, &s->arena);
+	printf("%6u %-10s %-8s %-2s %3u %s%s%s%s\n", j->id, j->partition, j->user,
+	       mu_job_state_compact(j->state), j->nodes_min, j->state == JOB_PENDING ? "(" : "",
+	       j->state == JOB_PENDING ? mu_job_reason_word(j->reason)
+	       : j->node_list	       ? j->node_list
+				       : "",
+	       j->state == JOB_PENDING && j->reason_detail ? ", " : "", j->state == JOB_PENDING ? ")" : "");
+	return 0;
+}
+
+bool act_show(struct story *s, char **word)
+{
+	if (s->show)
+		sch_rows(s->h.st, SCH_ROW_JOB, show_job, s);
+	return true;
+}

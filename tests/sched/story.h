@@ -1,0 +1,35 @@
+/* tests/sched/story.h: what the parts of the scenario runner share. */
+#ifndef TESTS_SCHED_STORY_H
+#define TESTS_SCHED_STORY_H
+
+#include "proto/base/map.h"
+#include "tests/sched/harness.h"
+
+enum { WORDS = 64 };
+struct story {
+	struct harness h;
+	struct mu_arena arena;
+	struct mu_buf conf;
+	unsigned nodes, line;
+	const char *file;
+	bool founded, show;
+	int refused; /* expected code of this line */
+	int64_t start_usec;
+	Mu__Event *last;
+};
+
+#define SET(row, field, v)              \
+	do {                            \
+		(row)->field = (v);     \
+		(row)->has_##field = 1; \
+	} while (0)
+
+/* Notes the first broken expectation; false. */
+bool wrong(struct story *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* sbatch's option words among WORD; NULL when one is unknown. */
+Mu__JobSpec *spec(struct story *s, char **word);
+/* expect ... and show ... (looks.c). */
+bool act_expect(struct story *s, char **word);
+bool act_show(struct story *s, char **word);
+
+#endif
