@@ -393,6 +393,16 @@ int exe_cgroup_remove(const struct exe_cgroup_host *host, const char *path, stru
 	return 0;
 }
 
+void exe_cgroup_prune(const struct exe_cgroup_host *host, const char *path)
+{
+	char name[EXE_CGROUP_FILE];
+	for (int c = 0; c < EXE_CONTROLLERS; c++) {
+		snprintf(name, sizeof name, "%s/%s", host->mount[c], path);
+		if (host->mount[c][0])
+			rmdir(name);
+	}
+}
+
 void exe_cgroup_usage(const struct exe_cgroup_host *host, const char *path, struct exe_cgroup_usage *ret)
 {
 	memset(ret, 0, sizeof *ret);

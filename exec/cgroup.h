@@ -19,9 +19,9 @@
 #include "proto/base/err.h"
 
 enum {
-	EXE_CGROUP_PATH = 384,	/* our part of a path: two names of at most 128 bytes, job and step numbers */
+	EXE_CGROUP_PATH = 640,	/* our part of a path: two names of at most 255 bytes, job and step numbers */
 	EXE_CGROUP_MOUNT = 128, /* a mount point */
-	EXE_CGROUP_FILE = 640,	/* mount + path + file name */
+	EXE_CGROUP_FILE = 1024, /* mount + path + file name */
 	EXE_DEVICES_MAX = 512	/* rules of one group: 64 devices with their control nodes, many times over */
 };
 
@@ -102,6 +102,8 @@ int exe_cgroup_kill(const struct exe_cgroup_host *host, const char *path, unsign
 int exe_cgroup_freeze(const struct exe_cgroup_host *host, const char *path, bool frozen, struct mu_err *err);
 /* Removes PATH and everything below it from every mount; a path that is gone is fine. 0 or MU_EBUSY. */
 int exe_cgroup_remove(const struct exe_cgroup_host *host, const char *path, struct mu_err *err);
+/* Removes the directory PATH itself where nothing is in it; quietly. */
+void exe_cgroup_prune(const struct exe_cgroup_host *host, const char *path);
 /* Names of the directories directly below PATH (any mount), each given once. */
 typedef void (*exe_cgroup_child)(void *arg, const char *name);
 void exe_cgroup_children(const struct exe_cgroup_host *host, const char *path, exe_cgroup_child child,

@@ -243,6 +243,12 @@ static void finish(struct shep_step *s)
 	if (!end.clean && !end.detail)
 		end.detail = err.text;
 	write_end(s, &end);
+	/* The agent first: an srun that hears of the end may ask for the same CPUs at once. */
+	for (size_t i = 0; i < SHEP_CONTROLS; i++)
+		if (s->control[i].fd >= 0) {
+			stream_put(&s->control[i].out, EXE_SHEPHERD_ENDED, 0, NULL, 0);
+			shep_peer_flush(&s->control[i]);
+		}
 	if (s->srun.fd >= 0) {
 		Mu__StepEnded m = MU__STEP_ENDED__INIT;
 		m.has_step = m.has_exit_code = m.has_exit_signal = 1;

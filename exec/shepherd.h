@@ -20,6 +20,7 @@ enum exe_shepherd_kind {
 	EXE_SHEPHERD_LIMIT = 66, /* u64 seconds from the step's start, 0: no limit */
 	EXE_SHEPHERD_ASK = 67,	 /* answered with */
 	EXE_SHEPHERD_STATE = 68, /* Mu__StepState with usage */
+	EXE_SHEPHERD_ENDED = 70, /* shepherd -> agent: step_<s>.end is there; said before srun hears of it */
 	EXE_SHEPHERD_FREEZE = 69 /* u32 1: stop, 0: go on */
 };
 

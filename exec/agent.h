@@ -1,0 +1,194 @@
+/* exec/agent.h: inside muster-agent: the state of one node's agent and how its files share it.
+ *   agent.c          options, configuration, start, the loop
+ *   agent_link.c     threads that ask controllers
+ *   agent_cluster.c  registering, polling, reports, configuration: what is said to controllers
+ *   agent_attempt.c  attempts: start, end, signal, forget
+ *   agent_launch.c   limits, script and order of a step; its shepherd
+ *   agent_recover.c  what an earlier agent left in the spool and in control groups
+ *   agent_step.c     srun: the step manager
+ * One thread holds all of it; the link threads know only bytes. */
+#ifndef EXEC_AGENT_H
+#define EXEC_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "exec/cgroup.h"
+#include "exec/env.h"
+#include "exec/inventory.h"
+#include "exec/orders.h"
+#include "exec/shepherd.pb-c.h"
+#include "log/auth.h"
+#include "log/stream.h"
+#include "proto/base/arena.h"
+#include "proto/base/map.h"
+#include "proto/conf.pb-c.h"
+#include "proto/wire.pb-c.h"
+
+enum {
+	AGENT_ATTEMPTS_MAX = 4096,     /* held at a time: two per CPU of the largest node */
+	AGENT_STEPS_MAX = 4096,	       /* running steps of one attempt */
+	AGENT_CLIENTS_MAX = 1024,      /* sruns whose request is being read */
+	AGENT_REPORT_BATCH = 256,      /* ends in one report */
+	AGENT_BLOB_MAX = 64 << 20,     /* a script or an environment */
+	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
+	AGENT_ASK_MSEC = 20000,
+	AGENT_STEP_REPORT_USEC = 1000000, /* steps are reported at most this often */
+	AGENT_RETRY_USEC = 500000
+};
+
+/* ---- agent_link.c ---- */
+/* One thread with one connection: a request at a time. */
+struct agent_link;
+struct agent_link *agent_link_new(const char *const *addresses, size_t count, const struct auth_keys *keys,
+				  const char *node, int wake_fd);
+struct agent_link *agent_link_free(struct agent_link *l);
+bool agent_link_idle(struct agent_link *l);
+/* Hands REQUEST over (only when idle). Its answer comes by agent_link_take after WAKE_FD was written. */
+void agent_link_ask(struct agent_link *l, const Mu__Request *request, unsigned timeout_msec);
+/* True once for every answer: RET_CODE 0 and the reply in ARENA, or why there is none. */
+bool agent_link_take(struct agent_link *l, struct mu_arena *arena, int *ret_code, Mu__Reply **ret,
+		     struct mu_err *err);
+
+/* ---- attempts ---- */
+struct agent_step {
+	struct agent_step *next;
+	struct mu_arena arena;
+	Mu__StepOrder *order;
+	pid_t pid; /* -1: the child of an earlier agent; 0: waited for */
+	int control;
+	struct stream_reader reader;
+	struct mu_buf out;    /* frames for the shepherd */
+	struct mu_bits *cpus; /* abstract CPUs it holds alone; NULL: it shares */
+	bool ended;
+	bool told_start, told_end, asked_start,
+	    asked_end;	  /* told: a controller has it; asked: it is on its way */
+	Mu__StepEnd *end; /* in ARENA */
+};
+
+struct agent_attempt {
+	struct agent_attempt *next;
+	struct mu_arena arena;
+	Mu__AttemptRecord *record;
+	const Mu__AttemptOrder *order; /* record->order */
+	enum exe_phase phase;
+	char name[32];	/* job_<id>_<attempt> */
+	char dir[4096]; /* of the spool */
+	char cgroup[EXE_CGROUP_PATH];
+	bool group_made, wants_script, wants_env, end_at_once;
+	struct mu_buf script, env; /* blobs so far */
+	struct agent_step *step;
+	size_t steps_live;
+	int64_t deadline_boot_usec; /* of an allocation without a batch script here; 0: none */
+	int64_t force_boot_usec;    /* an end that did not come by itself is forced from here on */
+	int64_t blob_since_usec;
+	bool steps_changed, report_sent;
+};
+
+struct agent_client; /* agent_step.c */
+
+struct agent {
+	/* What it was started with. */
+	char node[256], cluster[256], conf_path[4096], spool[3072], run_dir[2048], shepherd[4096],
+	    self_dir[4096];
+	bool emulate, foreground, clean;
+	int verbose;
+	const char *conf_option;
+	struct mu_arena conf_arena;
+	Mu__Config *config;
+	const Mu__NodeConf *conf;
+	struct auth_keys keys;
+	struct exe_inventory inventory;
+	struct exe_cgroup_host host;
+	bool fence_devices, limit_cpus, limit_memory;
+	uint32_t kill_wait_sec, heartbeat_sec;
+	int64_t start_usec;
+	/* What it holds. */
+	int spool_dir, lock_fd;
+	struct agent_attempt *attempt;
+	size_t attempt_count;
+	struct agent_client *client;
+	size_t client_count;
+	int listener, signal_fd, wake_fd;
+	/* What it has with the controllers. */
+	struct agent_link *poll_link, *report_link, *blob_link;
+	enum { AGENT_ASKED_NOTHING, AGENT_ASKED_POLL, AGENT_ASKED_REGISTER, AGENT_ASKED_CONFIG } asked;
+	bool registered, register_wanted, config_wanted, looked;
+	uint64_t base_pos, floor_pos, register_pos; /* position of the last set; sets before floor are old
+						       news; starts wait for register */
+	uint8_t base_digest[64];
+	size_t base_digest_len;
+	uint8_t config_hash[64];
+	size_t config_hash_len;
+	int last_code; /* of the orders' link: said once */
+	int64_t poll_again_usec, report_again_usec, blob_again_usec, steps_told_usec;
+	struct agent_attempt *blob_for;
+	bool blob_is_env;
+	bool stop, hangup;
+};
+
+/* agent_cluster.c */
+void agent_cluster_turn(struct agent *a);   /* takes answers, asks what is due */
+int64_t agent_cluster_due(struct agent *a); /* boot clock moment of the next thing to ask */
+
+/* agent_attempt.c */
+struct agent_attempt *agent_attempt_find(struct agent *a, uint32_t job, uint32_t attempt);
+void agent_apply(struct agent *a, const Mu__OrderSet *set);
+struct agent_attempt *agent_attempt_add(struct agent *a, Mu__AttemptRecord *record_in_arena,
+					struct mu_arena arena);
+void agent_attempt_save(struct agent_attempt *t, bool sync);
+void agent_attempt_begin(struct agent *a,
+			 struct agent_attempt *t); /* recorded: asks for what it needs, or runs */
+void agent_attempt_blobs(struct agent *a, struct agent_attempt *t); /* a blob has come */
+void agent_attempt_fail(struct agent *a, struct agent_attempt *t,
+			const char *detail); /* could not be launched */
+void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause, uint32_t by_uid,
+		       bool at_once);
+void agent_attempt_step_ended(struct agent *a, struct agent_attempt *t, struct agent_step *s);
+void agent_attempt_settle(struct agent *a, struct agent_attempt *t); /* finishes what has no step left */
+void agent_attempts_timer(struct agent *a);
+int64_t agent_attempts_due(struct agent *a);
+void agent_attempt_forget(struct agent *a, struct agent_attempt *t);
+
+/* agent_launch.c */
+int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *err);
+int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *err);
+/* Writes ORDER into the spool and starts its shepherd; STREAM_FD may be -1. The step joins T's list. ORDER
+ * lies in ARENA, which the step takes over. */
+int agent_launch_step(struct agent *a, struct agent_attempt *t, Mu__StepOrder *order, struct mu_arena arena,
+		      int stream_fd, struct agent_step **ret, struct mu_err *err);
+struct agent_step *agent_step_add(struct agent_attempt *t, Mu__StepOrder *order, struct mu_arena arena);
+void agent_step_read_end(struct agent *a, struct agent_attempt *t,
+			 struct agent_step *s); /* the shepherd is gone: what did it leave? */
+void agent_step_flush(struct agent_step *s);
+void agent_step_free(struct agent_step *s);	 /* the caller has taken it from its list */
+void agent_steps_prune(struct agent_attempt *t); /* drops steps that are over and told */
+/* RET borrows from S and A. */
+void agent_step_row(const struct agent *a, const struct agent_step *s, Mu__StepRow *ret);
+void agent_order_limits(Mu__StepOrder *o, const struct exe_cgroup_limits *limits, struct mu_arena *arena);
+Mu__StepOrder *agent_order_new(const struct agent *a, const struct agent_attempt *t, uint32_t step,
+			       struct mu_arena *arena);
+/* The groups' limits of what HERE gives, in ARENA. */
+int agent_limits(struct agent *a, const Mu__AllocNode *here, uint64_t memory_mib, const char *cpu_list,
+		 Mu__GresGot *const *gres, size_t gres_count, struct mu_arena *arena,
+		 struct exe_cgroup_limits *ret, struct mu_err *err);
+int64_t agent_time_left_sec(const struct agent_attempt *t); /* 0: no limit; at least 1 otherwise */
+
+/* agent.c */
+void agent_config_follow(struct agent *a,
+			 const Mu__Config *config); /* what may change while the agent runs */
+
+/* agent_recover.c */
+void agent_recover(struct agent *a);
+void agent_floor_save(struct agent *a);
+
+/* agent_step.c */
+int agent_step_listen(struct agent *a, struct mu_err *err);
+void agent_step_accept(struct agent *a);
+struct pollfd;
+size_t agent_step_watch(struct agent *a, struct pollfd *fd, size_t cap);
+void agent_step_serve(struct agent *a, const struct pollfd *fd, size_t count);
+void agent_step_close(struct agent *a);
+
+#endif

@@ -1,0 +1,474 @@
+/* exec/agent_attempt.c: an attempt's life on this node, from the order to the report that nothing of it is
+ * left. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exec/agent.h"
+#include "exec/herd.h"
+#include "exec/shepherd.h"
+#include "exec/spool.h"
+#include "log/diag.h"
+#include "proto/base/bits.h"
+#include "proto/pb.h"
+#include "proto/states.h"
+
+enum {
+	SETTLE_KILL_MSEC = 200, /* how long the loop waits for a group to empty before it comes back later */
+	SETTLE_AGAIN_USEC = 300000,
+	SIGNAL_BATCH_ONLY = 1,
+	SIGNAL_FULL = 2
+};
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+struct agent_attempt *agent_attempt_find(struct agent *a, uint32_t job, uint32_t attempt)
+{
+	for (struct agent_attempt *t = a->attempt; t; t = t->next)
+		if (t->order->job == job && (attempt == 0 || t->order->attempt == attempt))
+			return t;
+	return NULL;
+}
+
+struct agent_attempt *agent_attempt_add(struct agent *a, Mu__AttemptRecord *record, struct mu_arena arena)
+{
+	struct agent_attempt *t = calloc(1, sizeof *t);
+	if (!t)
+		abort();
+	t->arena = arena;
+	t->record = record;
+	t->order = record->order;
+	snprintf(t->name, sizeof t->name, "job_%u_%u", t->order->job, t->order->attempt);
+	snprintf(t->dir, sizeof t->dir, "%s/%s", a->spool, t->name);
+	snprintf(t->cgroup, sizeof t->cgroup, "%s", record->cgroup);
+	t->next = a->attempt;
+	a->attempt = t;
+	a->attempt_count++;
+	if (!(t->order->batch_host && t->order->spec->batch) && agent_time_left_sec(t))
+		t->deadline_boot_usec = exe_boot_usec() + agent_time_left_sec(t) * 1000000;
+	return t;
+}
+
+void agent_attempt_save(struct agent_attempt *t, bool sync)
+{
+	struct mu_err err = {0};
+	MU_CLEANUP(close_fd) int dir = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || exe_spool_write_pb(dir, "attempt", &t->record->base, sync, &err))
+		diag_error("%s: its record cannot be written: %s", t->name,
+			   dir < 0 ? strerror(errno) : err.text);
+}
+
+void agent_step_free(struct agent_step *s)
+{
+	if (s->control >= 0)
+		close(s->control);
+	if (s->cpus)
+		mu_bits_free(s->cpus);
+	mu_buf_free(&s->out);
+	stream_reader_free(&s->reader);
+	mu_arena_free(&s->arena);
+	free(s);
+}
+
+static void free_attempt(struct agent *a, struct agent_attempt *t)
+{
+	for (struct agent_attempt **at = &a->attempt; *at; at = &(*at)->next)
+		if (*at == t) {
+			*at = t->next;
+			break;
+		}
+	a->attempt_count--;
+	if (a->blob_for == t)
+		a->blob_for = NULL;
+	for (struct agent_step *s = t->step, *next; s; s = next) {
+		next = s->next;
+		agent_step_free(s);
+	}
+	mu_buf_free(&t->script);
+	mu_buf_free(&t->env);
+	mu_arena_free(&t->arena);
+	free(t);
+}
+
+void agent_attempt_forget(struct agent *a, struct agent_attempt *t)
+{
+	struct mu_err err = {0};
+	/* The floor goes to disk first: no older set may ever start this attempt again. */
+	agent_floor_save(a);
+	if (exe_spool_remove(a->spool_dir, t->name, &err))
+		diag_error("%s: %s", t->name, err.text);
+	diag_debug("%s: forgotten", t->name);
+	free_attempt(a, t);
+}
+
+/* ---- the end ---- */
+
+static const struct agent_step *batch_of(const struct agent_attempt *t)
+{
+	for (const struct agent_step *s = t->step; s; s = s->next)
+		if (s->order->step == MU_STEP_BATCH)
+			return s;
+	return NULL;
+}
+
+static void put_steps(struct agent *a, struct agent_attempt *t, Mu__AttemptEnded *e)
+{
+	size_t count = 0;
+	for (struct agent_step *s = t->step; s; s = s->next)
+		count += !s->told_end;
+	e->step = mu_arena_alloc(&t->arena, (count + 1) * sizeof *e->step);
+	for (struct agent_step *s = t->step; s; s = s->next)
+		if (!s->told_end && s->ended) { /* on its way or not: saying it twice harms nobody */
+			e->step[e->n_step] = mu_arena_alloc(&t->arena, sizeof **e->step);
+			agent_step_row(a, s, e->step[e->n_step++]);
+			s->told_end = true;
+		}
+}
+
+/* How the attempt ended, from the batch script's end or from what ended the attempt as a whole. */
+static Mu__AttemptEnded *describe_end(struct agent *a, struct agent_attempt *t)
+{
+	Mu__AttemptEnded *e = mu_arena_alloc(&t->arena, sizeof *e);
+	const struct agent_step *batch = batch_of(t);
+	mu__attempt_ended__init(e);
+	e->has_job = e->has_attempt = e->has_batch = e->has_exit_code = e->has_exit_signal = 1;
+	e->has_cause = e->has_span_usec = e->has_oom_kills = e->has_released = 1;
+	e->job = t->order->job;
+	e->attempt = t->order->attempt;
+	e->node = a->node;
+	e->batch = t->order->batch_host;
+	e->cause = t->record->end_cause;
+	e->span_usec = exe_boot_usec() - t->record->begin_mono_usec;
+	e->released = true;
+	if (batch && batch->end) {
+		const Mu__StepEnd *b = batch->end;
+		e->exit_code = b->exit_code;
+		e->exit_signal = b->exit_signal;
+		if (b->cause != END_NONE && (e->cause == END_NONE || e->cause == END_JOB_OVER))
+			e->cause = b->cause;
+		e->detail = b->detail;
+		e->span_usec = b->span_usec;
+		e->oom_kills = b->usage ? b->usage->oom_kills : 0;
+	}
+	if (!e->detail && t->record->ended)
+		e->detail = t->record->ended->detail;
+	put_steps(a, t, e);
+	return e;
+}
+
+void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
+{
+	struct mu_err err = {0};
+	bool over = t->phase == EXE_ENDING || (batch_of(t) && batch_of(t)->ended);
+	if (t->phase == EXE_ENDED || !over || t->steps_live)
+		return;
+	if (t->group_made && (exe_cgroup_kill(&a->host, t->cgroup, SETTLE_KILL_MSEC, &err) ||
+			      exe_cgroup_remove(&a->host, t->cgroup, &err))) {
+		t->phase = EXE_ENDING;
+		if (t->force_boot_usec < exe_boot_usec())
+			diag_error("%s: %s", t->name, err.text);
+		t->force_boot_usec = exe_boot_usec() + SETTLE_AGAIN_USEC;
+		return;
+	}
+	t->record->ended = describe_end(a, t);
+	t->phase = EXE_ENDED;
+	agent_attempt_save(t, true);
+	const Mu__AttemptEnded *e = t->record->ended;
+	diag_info("job %u attempt %u ended on this node: %s, exit %d:%d%s%s", e->job, e->attempt,
+		  mu_end_cause_word(e->cause), e->exit_code, e->exit_signal, e->detail ? ", " : "",
+		  e->detail ? e->detail : "");
+}
+
+static void send_end(struct agent_step *s, uint32_t cause, uint32_t by_uid, bool at_once)
+{
+	if (s->ended)
+		return;
+	exe_herd_put_end(&s->out, cause, by_uid, at_once);
+	agent_step_flush(s);
+}
+
+void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause, uint32_t by_uid,
+		       bool at_once)
+{
+	if (t->phase == EXE_ENDED)
+		return;
+	if (t->phase != EXE_ENDING) {
+		t->phase = EXE_ENDING;
+		t->record->has_ending = t->record->has_end_cause = 1;
+		t->record->ending = true;
+		t->record->end_cause = cause;
+		t->wants_script = t->wants_env = false;
+		agent_attempt_save(t, false);
+		diag_info("job %u attempt %u: ending it: %s", t->order->job, t->order->attempt,
+			  mu_end_cause_word(cause));
+	}
+	t->force_boot_usec = exe_boot_usec() + (at_once ? 0 : (int64_t)a->kill_wait_sec * 1000000) +
+			     (int64_t)a->config->unkillable_timeout_sec * 1000000;
+	for (struct agent_step *s = t->step; s; s = s->next)
+		send_end(s, cause == END_NONE ? END_JOB_OVER : cause, by_uid, at_once);
+	agent_attempt_settle(a, t);
+}
+
+void agent_attempt_fail(struct agent *a, struct agent_attempt *t, const char *detail)
+{
+	Mu__AttemptEnded *e = mu_arena_alloc(&t->arena, sizeof *e);
+	mu__attempt_ended__init(e);
+	e->detail = mu_arena_strdup(&t->arena, detail);
+	t->record->ended = e;
+	diag_error("job %u attempt %u cannot be launched: %s", t->order->job, t->order->attempt, detail);
+	agent_attempt_end(a, t, END_LAUNCH_FAILED, 0, true);
+}
+
+void agent_attempt_step_ended(struct agent *a, struct agent_attempt *t, struct agent_step *s)
+{
+	agent_step_read_end(a, t, s);
+	diag_debug("job %u step %u ended: %d:%d", t->order->job, s->order->step, s->end->exit_code,
+		   s->end->exit_signal);
+	if (s->order->step == MU_STEP_BATCH && t->phase != EXE_ENDING && t->phase != EXE_ENDED)
+		agent_attempt_end(a, t, s->end->cause, s->end->by_uid, false);
+	agent_attempt_settle(a, t);
+}
+
+/* ---- the start ---- */
+
+static Mu__AttemptRecord *record_new(struct agent *a, const Mu__AttemptOrder *order, uint64_t pos,
+				     struct mu_arena *arena)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf copy = {0};
+	Mu__AttemptRecord *r = mu_arena_alloc(arena, sizeof *r);
+	mu__attempt_record__init(r);
+	mu_pb_pack(&order->base, &copy);
+	r->order =
+	    (Mu__AttemptOrder *)mu_pb_unpack(&mu__attempt_order__descriptor, copy.data, copy.len, arena);
+	if (!r->order)
+		return NULL;
+	r->cgroup =
+	    mu_arena_printf(arena, "muster_%s/%s/job_%u_%u", a->cluster, a->node, order->job, order->attempt);
+	r->has_boot_id = r->has_begin_mono_usec = r->has_begin_usec = r->has_pos = r->has_signal_seq = 1;
+	r->boot_id = (ProtobufCBinaryData){16, a->inventory.boot_id};
+	r->begin_mono_usec = exe_boot_usec();
+	r->begin_usec = exe_wall_usec();
+	r->pos = pos;
+	r->signal_seq = order->signal_seq;
+	return r;
+}
+
+/* The attempt's folder and record, on disk before anything of it exists. */
+static struct agent_attempt *take_up(struct agent *a, const Mu__AttemptOrder *order, uint64_t pos)
+{
+	struct mu_arena arena = {0};
+	Mu__AttemptRecord *r =
+	    a->attempt_count < AGENT_ATTEMPTS_MAX && order->spec ? record_new(a, order, pos, &arena) : NULL;
+	if (!r) {
+		diag_error("job %u attempt %u: the order is not taken up (%zu are held)", order->job,
+			   order->attempt, a->attempt_count);
+		mu_arena_free(&arena);
+		return NULL;
+	}
+	struct agent_attempt *t = agent_attempt_add(a, r, arena);
+	if (mkdirat(a->spool_dir, t->name, 0711) && errno != EEXIST)
+		diag_error("%s: %s", t->dir, strerror(errno));
+	agent_attempt_save(t, true);
+	return t;
+}
+
+void agent_attempt_blobs(struct agent *a, struct agent_attempt *t)
+{
+	struct mu_err err = {0};
+	if (t->wants_script || t->wants_env || t->phase != EXE_STARTING)
+		return;
+	int code = agent_group_make(a, t, &err);
+	if (code == 0)
+		code = agent_launch_batch(a, t, &err);
+	mu_buf_free(&t->script);
+	mu_buf_free(&t->env);
+	if (code)
+		agent_attempt_fail(a, t, err.text);
+	else
+		t->phase = EXE_RUNNING;
+}
+
+/* What a fresh order needs before it runs. */
+void agent_attempt_begin(struct agent *a, struct agent_attempt *t)
+{
+	struct mu_err err = {0};
+	t->phase = EXE_STARTING;
+	if (!t->order->batch_host || !t->order->spec->batch) {
+		if (agent_group_make(a, t, &err))
+			agent_attempt_fail(a, t, err.text);
+		else
+			t->phase = EXE_RUNNING;
+		return;
+	}
+	t->wants_script = true;
+	t->wants_env = t->order->spec->env_hash.len > 0;
+	if (t->order->spec->script_hash.len == 0)
+		agent_attempt_fail(a, t, "the order names no script");
+}
+
+static void start(struct agent *a, const Mu__AttemptOrder *order, uint64_t pos)
+{
+	struct agent_attempt *t = take_up(a, order, pos);
+	if (!t)
+		return;
+	diag_info("job %u attempt %u: starting for uid %u", order->job, order->attempt, order->uid);
+	agent_attempt_begin(a, t);
+}
+
+/* An end is ordered for what this node does not have: it says so, by the same path as any other end. */
+static void report_lost(struct agent *a, const Mu__AttemptOrder *order, uint64_t pos)
+{
+	struct agent_attempt *t = take_up(a, order, pos);
+	if (!t)
+		return;
+	t->record->has_end_cause = 1;
+	t->record->end_cause = END_NO_SUCH_ATTEMPT;
+	t->group_made = true;
+	t->phase = EXE_ENDING;
+	agent_attempt_settle(a, t);
+}
+
+/* ---- orders ---- */
+
+static void deliver(struct agent *a, struct agent_attempt *t, const Mu__AttemptOrder *order)
+{
+	for (struct agent_step *s = t->step; s; s = s->next) {
+		bool batch = s->order->step == MU_STEP_BATCH;
+		bool wanted = order->signal_flags == SIGNAL_FULL ||
+			      (order->signal_flags == SIGNAL_BATCH_ONLY ? batch : !batch);
+		if (s->ended || !wanted)
+			continue;
+		exe_herd_put_signal(&s->out, order->signal_number,
+				    batch && order->signal_flags == SIGNAL_BATCH_ONLY);
+		agent_step_flush(s);
+	}
+	diag_info("job %u: signal %u delivered", order->job, order->signal_number);
+	t->record->signal_seq = order->signal_seq;
+	agent_attempt_save(t, false);
+}
+
+/* A time limit that was changed while the job runs. */
+static void follow_limit(struct agent *a, struct agent_attempt *t, const Mu__AttemptOrder *order)
+{
+	if (order->time_limit_sec == t->order->time_limit_sec || t->phase != EXE_RUNNING)
+		return;
+	t->record->order->has_time_limit_sec = 1;
+	t->record->order->time_limit_sec = order->time_limit_sec;
+	agent_attempt_save(t, false);
+	int64_t left = agent_time_left_sec(t);
+	if (t->deadline_boot_usec || !batch_of(t))
+		t->deadline_boot_usec = left ? exe_boot_usec() + left * 1000000 : 0;
+	for (struct agent_step *s = t->step; s; s = s->next)
+		if (!s->ended) {
+			int64_t gone = (exe_wall_usec() - s->order->start_usec) / 1000000;
+			exe_herd_put_limit(&s->out, left ? left + gone : 0);
+			agent_step_flush(s);
+		}
+}
+
+static void act(struct agent *a, const Mu__OrderSet *set, const struct exe_todo *todo, bool may_start)
+{
+	struct agent_attempt *t = agent_attempt_find(a, todo->job, todo->attempt);
+	switch (todo->act) {
+	case EXE_START:
+		if (may_start)
+			start(a, todo->order, set->pos);
+		break;
+	case EXE_SIGNAL:
+		deliver(a, t, todo->order);
+		break;
+	case EXE_END:
+		if (todo->order)
+			agent_attempt_end(a, t, todo->order->end_cause, todo->order->end_by_uid, false);
+		else
+			agent_attempt_end(a, t, END_NO_SUCH_ATTEMPT, 0, true);
+		break;
+	case EXE_FORGET:
+		agent_attempt_forget(a, t);
+		break;
+	case EXE_REPORT_LOST:
+		if (may_start)
+			report_lost(a, todo->order, set->pos);
+		break;
+	}
+}
+
+void agent_apply(struct agent *a, const Mu__OrderSet *set)
+{
+	static struct exe_held held[AGENT_ATTEMPTS_MAX];
+	static struct exe_todo todo[2 * AGENT_ATTEMPTS_MAX];
+	/* A controller that lags behind tells what was, not what is. */
+	if (set->pos < a->floor_pos || set->pos < a->base_pos) {
+		diag_debug("orders of position %llu are older than %llu: left aside",
+			   (unsigned long long)set->pos,
+			   (unsigned long long)(a->floor_pos > a->base_pos ? a->floor_pos : a->base_pos));
+		return;
+	}
+	bool may_start = a->registered && set->pos >= a->register_pos;
+	size_t n = 0;
+	for (struct agent_attempt *t = a->attempt; t && n < AGENT_ATTEMPTS_MAX; t = t->next)
+		held[n++] =
+		    (struct exe_held){t->order->job, t->order->attempt, t->phase, t->record->signal_seq};
+	if (a->floor_pos < set->pos)
+		a->floor_pos = set->pos;
+	for (size_t i = 0; i < set->n_attempt; i++) {
+		struct agent_attempt *t =
+		    agent_attempt_find(a, set->attempt[i]->job, set->attempt[i]->attempt);
+		if (t)
+			follow_limit(a, t, set->attempt[i]);
+	}
+	size_t count = exe_orders_compare(set, held, n, todo, sizeof todo / sizeof *todo);
+	for (size_t i = 0; i < count && i < sizeof todo / sizeof *todo; i++)
+		act(a, set, &todo[i], may_start);
+	a->looked = true;
+	/* What could not be started yet must come again: the base stays unknown. */
+	a->base_digest_len = may_start && set->digest.len <= sizeof a->base_digest ? set->digest.len : 0;
+	memcpy(a->base_digest, set->digest.data, a->base_digest_len);
+	a->base_pos = may_start ? set->pos : 0;
+}
+
+/* ---- time ---- */
+
+static void force(struct agent *a, struct agent_attempt *t)
+{
+	/* The shepherds had their time. What survives SIGKILL is the kernel's; it is tried until it is gone.
+	 */
+	if (t->steps_live && exe_cgroup_kill_once(&a->host, t->cgroup) == 0)
+		for (struct agent_step *s = t->step; s; s = s->next)
+			if (!s->ended && s->pid > 0)
+				kill(s->pid, SIGKILL);
+	t->force_boot_usec = exe_boot_usec() + SETTLE_AGAIN_USEC;
+	agent_attempt_settle(a, t);
+}
+
+void agent_attempts_timer(struct agent *a)
+{
+	int64_t now = exe_boot_usec();
+	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && now >= t->deadline_boot_usec)
+			agent_attempt_end(a, t, END_TIME_LIMIT, 0, false);
+		if (t->phase == EXE_ENDING && now >= t->force_boot_usec)
+			force(a, t);
+	}
+}
+
+int64_t agent_attempts_due(struct agent *a)
+{
+	int64_t due = INT64_MAX;
+	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && t->deadline_boot_usec < due)
+			due = t->deadline_boot_usec;
+		if (t->phase == EXE_ENDING && t->force_boot_usec < due)
+			due = t->force_boot_usec;
+	}
+	return due;
+}

@@ -1,0 +1,173 @@
+/* exec/env.c: building environments from the table. */
+#include "exec/env.h"
+
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct env_list {
+	struct mu_arena *arena;
+	ProtobufCBinaryData *word;
+	size_t count, cap;
+};
+
+static bool same_name(const ProtobufCBinaryData *w, const char *name, size_t len)
+{
+	return w->len > len && w->data[len] == '=' && memcmp(w->data, name, len) == 0;
+}
+
+static const char *lookup(const struct env_list *l, const char *name)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (same_name(&l->word[i], name, strlen(name)))
+			return (const char *)l->word[i].data + strlen(name) + 1;
+	return NULL;
+}
+
+static void put_text(struct env_list *l, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	char *text = mu_arena_printf(l->arena, "%s=%s", name, value);
+	ProtobufCBinaryData word = {strlen(text), (uint8_t *)text};
+	for (size_t i = 0; i < l->count; i++)
+		if (same_name(&l->word[i], name, strlen(name))) {
+			l->word[i] = word;
+			return;
+		}
+	if (l->count < l->cap)
+		l->word[l->count++] = word;
+}
+static void put_U(struct env_list *l, const char *name, uint32_t value)
+{
+	char text[16];
+	snprintf(text, sizeof text, "%u", value);
+	put_text(l, name, text);
+}
+static void put_D(struct env_list *l, const char *name, int64_t value)
+{
+	char text[24];
+	snprintf(text, sizeof text, "%lld", (long long)value);
+	put_text(l, name, text);
+}
+static void put_S(struct env_list *l, const char *name, const char *value)
+{
+	put_text(l, name, value && value[0] ? value : NULL);
+}
+
+/* "4(x2),2": counts of neighbours that are equal folded. */
+static const char *fold_counts(struct mu_arena *arena, const Mu__AttemptOrder *o, bool tasks)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	for (size_t i = 0, run; i < o->n_alloc; i += run) {
+		uint32_t n = tasks ? o->alloc[i]->tasks : o->alloc[i]->cpus;
+		for (run = 1; i + run < o->n_alloc &&
+			      (tasks ? o->alloc[i + run]->tasks : o->alloc[i + run]->cpus) == n;)
+			run++;
+		mu_buf_printf(&b, run > 1 ? "%s%u(x%zu)" : "%s%u", i ? "," : "", n, run);
+	}
+	return b.len ? mu_arena_strdup(arena, (char *)b.data) : NULL;
+}
+
+/* The node's indexes of what was given, and their numbers as seen through the fence: 0, 1, ... */
+static const char *gpu_list(struct mu_arena *arena, Mu__GresGot *const *got, size_t count, bool visible,
+			    uint32_t *ret_count)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	uint32_t n = 0;
+	for (size_t g = 0; g < count; g++)
+		for (size_t i = 0; got[g]->name && strcmp(got[g]->name, "gpu") == 0 && i < got[g]->n_index;
+		     i++, n++)
+			mu_buf_printf(&b, "%s%u", n ? "," : "", visible ? n : got[g]->index[i]);
+	*ret_count = n;
+	return n ? mu_arena_strdup(arena, (char *)b.data) : NULL;
+}
+
+static const char *task_list(struct mu_arena *arena, const Mu__StepOrder *step)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	for (size_t i = 0; i < step->n_task; i++)
+		mu_buf_printf(&b, "%s%u", i ? "," : "", step->task[i]);
+	return b.len ? mu_arena_strdup(arena, (char *)b.data) : NULL;
+}
+
+static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const Mu__StepOrder *step,
+		       struct mu_arena *arena)
+{
+	uint32_t ignored;
+	w->cpus_per_node = fold_counts(arena, o, false);
+	w->tasks_per_node = fold_counts(arena, o, true);
+	if (o->spec->work_dir.len)
+		w->submit_dir = mu_arena_printf(arena, "%.*s", (int)o->spec->work_dir.len,
+						(char *)o->spec->work_dir.data);
+	w->umask = mu_arena_printf(arena, "%04o", o->spec->has_umask ? o->spec->umask : 022);
+	if (o->here)
+		w->gpus = gpu_list(arena, o->here->gres, o->here->n_gres, false, &w->gpu_count);
+	if (o->here)
+		w->gpus_visible = gpu_list(arena, o->here->gres, o->here->n_gres, true, &ignored);
+	if (step && step->n_gres) {
+		w->step_gpus = gpu_list(arena, step->gres, step->n_gres, false, &ignored);
+		w->gpus_visible = gpu_list(arena, step->gres, step->n_gres, true, &ignored);
+	}
+	if (step)
+		w->step_gtids = task_list(arena, step);
+}
+
+static void put_table(struct env_list *l, const Mu__AttemptOrder *o, const struct exe_env_words *w,
+		      const Mu__StepOrder *step)
+{
+	const Mu__JobSpec *spec = o->spec;
+	const Mu__AllocNode *here = o->here;
+	enum { JOB, STEP, BATCH };
+#define EXE_ENV(scope, name, kind, condition, expression)                       \
+	if ((scope == JOB || (scope == STEP) == (step != NULL)) && (condition)) \
+		put_##kind(l, #name, expression);
+#include "exec/env.def"
+#undef EXE_ENV
+}
+
+/* A user who sent no environment (--export=NONE) has a home and a shell all the same. */
+static void put_login(struct env_list *l, const Mu__AttemptOrder *o)
+{
+	struct passwd entry, *found = NULL;
+	char text[4096];
+	bool known = lookup(l, "HOME") && lookup(l, "USER") && lookup(l, "SHELL");
+	if (!known)
+		getpwuid_r(o->uid, &entry, text, sizeof text, &found);
+	const struct {
+		const char *name, *value;
+	} row[] = {{"HOME", found ? found->pw_dir : "/"},
+		   {"SHELL", found && found->pw_shell[0] ? found->pw_shell : "/bin/sh"},
+		   {"USER", o->user},
+		   {"LOGNAME", o->user},
+		   {"PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"},
+		   {"TMPDIR", "/tmp"}};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		if (!lookup(l, row[i].name))
+			put_text(l, row[i].name, row[i].value);
+}
+
+void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words, const Mu__StepOrder *step,
+		   struct mu_view base, struct mu_arena *arena, ProtobufCBinaryData **ret, size_t *ret_count)
+{
+	enum { TABLE_MAX = 128 };
+	struct exe_env_words w = *words;
+	size_t sent = 0;
+	for (size_t i = 0; i < base.len; i++)
+		sent += base.data[i] == 0;
+	struct env_list l = {arena, mu_arena_alloc(arena, (sent + TABLE_MAX) * sizeof *l.word), 0,
+			     sent + TABLE_MAX};
+	for (size_t at = 0; at < base.len;) {
+		size_t len = strnlen((const char *)base.data + at, base.len - at);
+		if (at + len < base.len && memchr(base.data + at, '=', len))
+			l.word[l.count++] =
+			    (ProtobufCBinaryData){len, mu_arena_dup(arena, base.data + at, len + 1)};
+		at += len + 1;
+	}
+	fill_words(&w, o, step, arena);
+	put_table(&l, o, &w, step);
+	put_login(&l, o);
+	*ret = l.word;
+	*ret_count = l.count;
+}

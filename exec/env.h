@@ -1,0 +1,28 @@
+/* exec/env.h: the environment of batch scripts and steps: what the user sent, and the variables of env.def
+ * over it. Owns: the table env.def. Pure but for the passwd look-up of a user who sent no HOME. */
+#ifndef EXEC_ENV_H
+#define EXEC_ENV_H
+
+#include <stdint.h>
+
+#include "exec/shepherd.pb-c.h"
+#include "proto/base/arena.h"
+#include "proto/base/buf.h"
+#include "proto/orders.pb-c.h"
+
+/* What the table takes from the agent. */
+struct exe_env_words {
+	const char *cluster, *node, *conf_path;
+	/* Filled by exe_env_build. */
+	const char *cpus_per_node, *tasks_per_node, *submit_dir, *umask;
+	const char *gpus, *gpus_visible, *step_gpus, *step_gtids;
+	uint32_t gpu_count;
+};
+
+/* Environment of the batch script (STEP NULL) or of a step: the user's block BASE (NAME=VALUE, each ended by
+ * a NUL byte), then the table, later ones winning. A step's devices are those of STEP->gres. RET and its
+ * strings lie in ARENA. */
+void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words, const Mu__StepOrder *step,
+		   struct mu_view base, struct mu_arena *arena, ProtobufCBinaryData **ret, size_t *ret_count);
+
+#endif
