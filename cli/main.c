@@ -63,8 +63,8 @@ static const struct {
 	const char *name;
 	int (*run)(struct cli *c, int argc, char **argv);
 } commands[] = {
-    {"sbatch", cli_sbatch},   {"squeue", cli_squeue},	  {"sinfo", cli_sinfo},
-    {"scancel", cli_scancel}, {"scontrol", cli_scontrol}, {"sacct", cli_sacct},
+    {"sbatch", cli_sbatch},   {"srun", cli_srun},	  {"squeue", cli_squeue}, {"sinfo", cli_sinfo},
+    {"scancel", cli_scancel}, {"scontrol", cli_scontrol}, {"sacct", cli_sacct},	  {"sdiag", cli_sdiag},
 };
 
 static int run(const char *name, int argc, char **argv, bool *ret_known)

@@ -1,0 +1,122 @@
+/* cli/sdiag.c: what the controller that answers counts. */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/model.h"
+#include "cli/option.h"
+
+static void banner(const char *text, int64_t now_usec)
+{
+	char date[64];
+	time_t t = (time_t)(now_usec / 1000000);
+	struct tm tm;
+
+	localtime_r(&t, &tm);
+	strftime(date, sizeof date, "%a %b %d %H:%M:%S %Y", &tm);
+	printf("*******************************************************\n%s %s (%" PRId64 ")\n", text, date,
+	       now_usec / 1000000);
+}
+
+/* Whole numbers without a fraction: counters are whole, spans are not. */
+static void put_value(const Mu__Metric *m)
+{
+	int64_t whole = (int64_t)m->value;
+
+	if ((double)whole == m->value)
+		printf("\t%s%s%s%s: %" PRId64 "\n", m->name, m->labels && *m->labels ? "{" : "",
+		       m->labels ? m->labels : "", m->labels && *m->labels ? "}" : "", whole);
+	else
+		printf("\t%s%s%s%s: %.6f\n", m->name, m->labels && *m->labels ? "{" : "",
+		       m->labels ? m->labels : "", m->labels && *m->labels ? "}" : "", m->value);
+}
+
+static int load_cluster(struct cli *c, const Mu__ClusterRow **ret, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **rows;
+	size_t n;
+	int rc;
+
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_CLUSTER;
+	rc = cli_query_all(c, &ask, &mu__cluster_row__descriptor, &rows, &n, err);
+	if (rc)
+		return rc;
+	if (!n)
+		return mu_fail(err, MU_ENOTREADY, "The cluster has no history yet");
+	*ret = rows[0];
+	return 0;
+}
+
+static int print_json(struct cli *c, const Mu__ClusterRow *row, const Mu__DiagReply *diag)
+{
+	struct cli_model m = {0};
+
+	cli_model_begin(c, &m);
+	json_object(&m.json, "statistics");
+	json_number(&m.json, "req_time", c->now_usec / 1000000);
+	json_number(&m.json, "server_thread_count", 0);
+	json_number(&m.json, "dbd_agent_queue_size", 0);
+	json_number(&m.json, "jobs_submitted", (int64_t)row->jobs_submitted);
+	json_number(&m.json, "jobs_started", (int64_t)row->jobs_started);
+	json_number(&m.json, "jobs_completed", (int64_t)row->jobs_completed);
+	json_number(&m.json, "jobs_canceled", (int64_t)row->jobs_cancelled);
+	json_number(&m.json, "jobs_failed", (int64_t)row->jobs_failed);
+	json_number(&m.json, "schedule_cycle_total", (int64_t)row->pass);
+	json_array(&m.json, "rpcs_by_message_type");
+	json_array_end(&m.json);
+	json_array(&m.json, "rpcs_by_user");
+	json_array_end(&m.json);
+	json_array(&m.json, "metrics");
+	for (size_t i = 0; i < diag->n_metric; i++) {
+		json_object(&m.json, NULL);
+		json_text(&m.json, "name", diag->metric[i]->name);
+		json_text(&m.json, "labels", diag->metric[i]->labels);
+		json_number(&m.json, "value", (int64_t)diag->metric[i]->value);
+		json_object_end(&m.json);
+	}
+	json_array_end(&m.json);
+	json_object_end(&m.json);
+	return cli_model_end(&m);
+}
+
+int cli_sdiag(struct cli *c, int argc, char **argv)
+{
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__DiagAsk ask = MU__DIAG_ASK__INIT;
+	struct cli_args args = {0};
+	struct mu_err err = {0};
+	const Mu__ClusterRow *row = NULL;
+	Mu__Reply *reply;
+	int rc;
+
+	if (cli_begin(c, argc, argv, false, &args, &rc))
+		return rc;
+	request.ask_case = MU__REQUEST__ASK_DIAG;
+	request.diag = &ask;
+	if (load_cluster(c, &row, &err) || cli_ask_done(c, &request, &reply, &err)) {
+		fprintf(stderr, "slurm_get_statistics: %s\n", err.text);
+		return 1;
+	}
+	if (reply->answer_case != MU__REPLY__ANSWER_DIAG) {
+		cli_error(c, "A controller answered without counters");
+		return 1;
+	}
+	if (cli_args_has(&args, OPT_json))
+		return print_json(c, row, reply->diag);
+	banner("sdiag output at", cli_now_usec());
+	printf("Data since the cluster was founded; nothing is ever "
+	       "reset\n*******************************************************\n");
+	printf("Jobs submitted: %" PRIu64 "\nJobs started:   %" PRIu64 "\nJobs completed: %" PRIu64
+	       "\nJobs canceled:  %" PRIu64 "\nJobs failed:    %" PRIu64 "\n\n",
+	       row->jobs_submitted, row->jobs_started, row->jobs_completed, row->jobs_cancelled,
+	       row->jobs_failed);
+	printf("Main schedule statistics:\n\tTotal cycles: %" PRIu64 "\n\tStarts void: %" PRIu64
+	       "\n\tEvents void: %" PRIu64 "\n\nController statistics:\n",
+	       row->pass, row->starts_void, row->voided);
+	for (size_t i = 0; i < reply->diag->n_metric; i++)
+		put_value(reply->diag->metric[i]);
+	return 0;
+}

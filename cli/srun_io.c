@@ -1,0 +1,499 @@
+/* cli/srun_io.c: srun as the terminal of its step: standard input to the tasks, their output here, signals
+ * there. One thread, poll. Each direction is held by credit, so that neither side buffers without bound. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/spec.h"
+#include "cli/srun.h"
+#include "proto/pb.h"
+
+enum { READ_BYTES = 32 * 1024, OUT_MAX = 128 * 1024, TASKS_MAX = 65536, SECOND_MSEC = 1000 };
+
+struct ended {
+	bool known;
+	int code, signal;
+	bool oom, told;
+	const char *node;
+};
+
+struct io {
+	struct srun *srun;
+	struct cli *cli;
+	struct stream_credit in, out; /* in: what we may send; out: what may come */
+	struct mu_buf to_send;
+	size_t sent;
+	int signals;
+	bool stdin_open, label, over, lost;
+	uint16_t stdin_channel;
+	int label_width;
+	int partial[2]; /* channel + 1 of an unfinished line on standard output and error */
+	bool broken[2]; /* nobody reads it any more */
+	struct ended *task;
+	uint32_t tasks, tasks_over;
+	int64_t interrupt_msec, first_end_msec;
+	unsigned interrupts;
+	int64_t wait_sec;
+	int step_code, step_signal;
+	const char *detail;
+};
+
+static int64_t now_msec(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- output ---- */
+
+static void put_all(struct io *io, int which, const uint8_t *data, size_t len)
+{
+	int fd = which ? STDERR_FILENO : STDOUT_FILENO;
+
+	while (len && !io->broken[which]) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			struct pollfd p = {fd, POLLOUT, 0};
+
+			poll(&p, 1, -1);
+			continue;
+		}
+		if (n < 0) { /* the reader has gone: the step goes on without it */
+			io->broken[which] = true;
+			return;
+		}
+		data += n;
+		len -= (size_t)n;
+	}
+}
+
+static void put_labelled(struct io *io, int which, uint16_t channel, const uint8_t *data, size_t len)
+{
+	char label[16];
+	int n = snprintf(label, sizeof label, "%*u: ", io->label_width, channel);
+
+	while (len) {
+		const uint8_t *newline = memchr(data, '\n', len);
+		size_t part = newline ? (size_t)(newline - data) + 1 : len;
+
+		/* Another task's line begins: the unfinished one ends here. */
+		if (io->partial[which] && io->partial[which] != channel + 1)
+			put_all(io, which, (const uint8_t *)"\n", 1);
+		if (io->partial[which] != channel + 1)
+			put_all(io, which, (const uint8_t *)label, (size_t)n);
+		put_all(io, which, data, part);
+		io->partial[which] = newline ? 0 : channel + 1;
+		data += part;
+		len -= part;
+	}
+}
+
+static int take_output(struct io *io, int which, const struct stream_frame *f)
+{
+	uint32_t grant;
+
+	if (stream_received(&io->out, (uint32_t)f->payload.len))
+		return MU_EPROTO;
+	if (io->label)
+		put_labelled(io, which, f->channel, f->payload.data, f->payload.len);
+	else
+		put_all(io, which, f->payload.data, f->payload.len);
+	grant = stream_consumed(&io->out, (uint32_t)f->payload.len);
+	if (grant)
+		stream_put_u32(&io->to_send, STREAM_CREDIT_GRANT, 0, grant);
+	return 0;
+}
+
+/* ---- ends ---- */
+
+static void take_task_end(struct io *io, const struct stream_frame *f)
+{
+	const Mu__TaskEnded *m = (Mu__TaskEnded *)mu_pb_unpack(&mu__task_ended__descriptor, f->payload.data,
+							       f->payload.len, &io->cli->arena);
+
+	if (!m || m->task >= io->tasks || io->task[m->task].known)
+		return;
+	io->task[m->task] = (struct ended){true,   m->exit_code, m->exit_signal,
+					   m->oom, false,	 m->node ? m->node : io->srun->node};
+	io->tasks_over++;
+	if (!io->first_end_msec)
+		io->first_end_msec = now_msec();
+}
+
+static void take_step_end(struct io *io, const struct stream_frame *f)
+{
+	const Mu__StepEnded *m = (Mu__StepEnded *)mu_pb_unpack(&mu__step_ended__descriptor, f->payload.data,
+							       f->payload.len, &io->cli->arena);
+
+	io->over = true;
+	if (!m)
+		return;
+	io->step_code = m->exit_code;
+	io->step_signal = m->exit_signal;
+	io->detail = m->detail && *m->detail ? m->detail : NULL;
+}
+
+static bool same_end(const struct ended *a, const struct ended *b)
+{
+	return b->known && !b->told && a->code == b->code && a->signal == b->signal && a->oom == b->oom &&
+	       strcmp(a->node, b->node) == 0;
+}
+
+/* "task 0", "tasks 0-2,5" of those that ended like FIRST; marks them as told. */
+static void name_tasks(struct io *io, uint32_t first, struct mu_buf *out)
+{
+	struct ended like = io->task[first];
+	unsigned count = 0;
+	struct mu_buf list MU_CLEANUP(mu_buf_free) = {0};
+
+	for (uint32_t i = first; i < io->tasks; i++) {
+		uint32_t last = i;
+
+		if (!same_end(&like, &io->task[i]))
+			continue;
+		while (last + 1 < io->tasks && same_end(&like, &io->task[last + 1]))
+			last++;
+		mu_buf_printf(&list, "%s%u", count ? "," : "", i);
+		if (last > i)
+			mu_buf_printf(&list, "-%u", last);
+		for (uint32_t k = i; k <= last; k++)
+			io->task[k].told = true;
+		count += last - i + 1;
+		i = last;
+	}
+	mu_buf_printf(out, "%s %s", count > 1 ? "tasks" : "task", (char *)list.data);
+}
+
+/* Failures since the last call, those alike on one line. */
+static void tell_failures(struct io *io)
+{
+	for (uint32_t i = 0; i < io->tasks; i++) {
+		const struct ended *e = &io->task[i];
+		struct mu_buf names MU_CLEANUP(mu_buf_free) = {0};
+
+		if (!e->known || e->told || (!e->code && !e->signal && !e->oom))
+			continue;
+		name_tasks(io, i, &names);
+		if (e->oom)
+			cli_error(io->cli, "%s: %s: Out Of Memory", e->node, (char *)names.data);
+		else if (e->signal)
+			cli_error(io->cli, "%s: %s: %s", e->node, (char *)names.data, strsignal(e->signal));
+		else
+			cli_error(io->cli, "%s: %s: Exited with exit code %d", e->node, (char *)names.data,
+				  e->code);
+	}
+}
+
+static int exit_code(const struct io *io)
+{
+	int highest = 0;
+	bool killed = false;
+
+	for (uint32_t i = 0; i < io->tasks; i++) {
+		const struct ended *e = &io->task[i];
+		int code = e->signal ? 128 + e->signal : e->code;
+
+		killed = killed || e->signal;
+		highest = code > highest ? code : highest;
+	}
+	if (killed)
+		cli_say(io->cli, "Force Terminated StepId=%u.%u", io->srun->job, io->srun->granted->step);
+	if (io->detail)
+		cli_error(io->cli, "%s", io->detail);
+	if (io->lost && !io->over) {
+		cli_error(io->cli,
+			  "The connection to StepId=%u.%u was lost; the step's own record tells how it ended",
+			  io->srun->job, io->srun->granted->step);
+		return highest ? highest : 1;
+	}
+	if (!highest && io->tasks_over < io->tasks)
+		highest = io->step_signal ? 128 + io->step_signal : io->step_code ? io->step_code : 1;
+	return highest;
+}
+
+/* ---- signals ---- */
+
+static void send_signal(struct io *io, int number)
+{
+	stream_put_u32(&io->to_send, STREAM_SIGNAL, STREAM_ALL, (uint32_t)number);
+}
+
+static void tell_running(struct io *io)
+{
+	struct mu_buf list MU_CLEANUP(mu_buf_free) = {0};
+	unsigned count = 0;
+
+	for (uint32_t i = 0; i < io->tasks; i++) {
+		uint32_t last = i;
+
+		if (io->task[i].known)
+			continue;
+		while (last + 1 < io->tasks && !io->task[last + 1].known)
+			last++;
+		mu_buf_printf(&list, "%s%u", count ? "," : "", i);
+		if (last > i)
+			mu_buf_printf(&list, "-%u", last);
+		count += last - i + 1;
+		i = last;
+	}
+	if (count)
+		cli_say(io->cli, "step:%u.%u %s %s: running", io->srun->job, io->srun->granted->step,
+			count > 1 ? "tasks" : "task", (char *)list.data);
+}
+
+static void interrupted(struct io *io)
+{
+	int64_t now = now_msec();
+	const struct cli_args *args = io->srun->args;
+
+	if (cli_args_has(args, OPT_quit_on_interrupt)) {
+		send_signal(io, SIGKILL);
+		return;
+	}
+	if (cli_args_has(args, OPT_disable_status) ||
+	    (io->interrupts && now - io->interrupt_msec <= SECOND_MSEC)) {
+		if (io->interrupts < 2) {
+			cli_say(io->cli, "sending Ctrl-C to StepId=%u.%u", io->srun->job,
+				io->srun->granted->step);
+			send_signal(io, SIGINT);
+		} else {
+			cli_say(io->cli, "forcing the end of StepId=%u.%u", io->srun->job,
+				io->srun->granted->step);
+			send_signal(io, SIGKILL);
+		}
+		io->interrupts++;
+	} else {
+		cli_say(io->cli, "interrupt (one more within 1 sec to abort)");
+		tell_running(io);
+		io->interrupts = 1;
+	}
+	io->interrupt_msec = now;
+}
+
+static int open_signals(void)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		sigaddset(&set, numbers[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void take_signals(struct io *io)
+{
+	struct signalfd_siginfo info;
+
+	while (read(io->signals, &info, sizeof info) == sizeof info) {
+		if (info.ssi_signo == SIGINT)
+			interrupted(io);
+		else
+			send_signal(io, (int)info.ssi_signo);
+	}
+}
+
+/* ---- input ---- */
+
+static void take_stdin(struct io *io)
+{
+	uint8_t chunk[READ_BYTES];
+	uint32_t may = stream_may_send(&io->in);
+	ssize_t n = read(STDIN_FILENO, chunk, may < sizeof chunk ? may : sizeof chunk);
+
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (n <= 0) {
+		stream_put(&io->to_send, STREAM_STDIN, io->stdin_channel, NULL, 0);
+		io->stdin_open = false;
+		return;
+	}
+	stream_put(&io->to_send, STREAM_STDIN, io->stdin_channel, chunk, (size_t)n);
+	stream_sent(&io->in, (uint32_t)n);
+}
+
+static void choose_stdin(struct io *io)
+{
+	const char *how = cli_args_value(io->srun->args, OPT_input);
+
+	io->stdin_channel = STREAM_ALL;
+	io->stdin_open = !how || strcmp(how, "all") == 0;
+	if (how && *how && strspn(how, "0123456789") == strlen(how)) {
+		io->stdin_channel = (uint16_t)strtoul(how, NULL, 10);
+		io->stdin_open = true;
+	}
+	/* A closed descriptor is an end of file, not an error. */
+	if (io->stdin_open && fcntl(STDIN_FILENO, F_GETFD) < 0) {
+		io->stdin_open = false;
+		stream_put(&io->to_send, STREAM_STDIN, io->stdin_channel, NULL, 0);
+	}
+}
+
+/* ---- the connection ---- */
+
+static int take_frame(struct io *io, const struct stream_frame *f)
+{
+	uint32_t bytes;
+
+	switch (f->kind) {
+	case STREAM_STDOUT:
+		return take_output(io, 0, f);
+	case STREAM_STDERR:
+		return take_output(io, 1, f);
+	case STREAM_CREDIT_GRANT:
+		return stream_get_u32(f, &bytes) ? MU_EPROTO : stream_granted(&io->in, bytes);
+	case STREAM_TASK_ENDED:
+		take_task_end(io, f);
+		return 0;
+	case STREAM_STEP_ENDED:
+		take_step_end(io, f);
+		return 0;
+	case STREAM_TEXT: {
+		bool ends = f->payload.len && f->payload.data[f->payload.len - 1] == '\n';
+
+		put_all(io, 1, f->payload.data, f->payload.len);
+		if (!ends)
+			put_all(io, 1, (const uint8_t *)"\n", 1);
+		return 0;
+	}
+	case STREAM_PING:
+		return 0;
+	default:
+		return 0; /* STARTED and what later versions may add */
+	}
+}
+
+static void take_frames(struct io *io)
+{
+	struct stream_frame f;
+	int rc;
+
+	while (!io->over && (rc = stream_next(&io->srun->reader, &f)) != 0) {
+		if (rc < 0 || take_frame(io, &f)) {
+			cli_error(io->cli, "The step's connection carried what cannot be read");
+			io->lost = true;
+			return;
+		}
+	}
+	tell_failures(io);
+}
+
+static void receive(struct io *io)
+{
+	uint8_t chunk[READ_BYTES];
+	ssize_t n = recv(io->srun->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		io->lost = true;
+		return;
+	}
+	stream_feed(&io->srun->reader, chunk, (size_t)n);
+	take_frames(io);
+}
+
+static void transmit(struct io *io)
+{
+	ssize_t n = send(io->srun->fd, io->to_send.data + io->sent, io->to_send.len - io->sent,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n < 0) {
+		if (errno != EAGAIN && errno != EINTR) /* what the step still had to say is read first */
+			io->sent = io->to_send.len;
+		return;
+	}
+	io->sent += (size_t)n;
+	if (io->sent == io->to_send.len) {
+		io->sent = 0;
+		mu_buf_reset(&io->to_send);
+	}
+}
+
+/* --wait: the others get this long after the first task has ended. */
+static int time_left(struct io *io)
+{
+	int64_t left;
+
+	if (!io->wait_sec || !io->first_end_msec)
+		return -1;
+	left = io->first_end_msec + io->wait_sec * 1000 - now_msec();
+	if (left > 0)
+		return (int)left;
+	cli_error(io->cli, "First task exited %llds ago", (long long)io->wait_sec);
+	tell_running(io);
+	send_signal(io, SIGKILL);
+	io->wait_sec = 0;
+	return -1;
+}
+
+static void loop(struct io *io)
+{
+	take_frames(io); /* what came with the grant */
+	while (!io->over && !io->lost) {
+		int timeout = time_left(io);
+		bool room = io->to_send.len - io->sent < OUT_MAX;
+		struct pollfd p[3] = {
+		    {io->srun->fd, POLLIN, 0},
+		    {io->signals, POLLIN, 0},
+		    {io->stdin_open && room && stream_may_send(&io->in) ? STDIN_FILENO : -1, POLLIN, 0},
+		};
+
+		if (io->to_send.len > io->sent)
+			p[0].events |= POLLOUT;
+		if (poll(p, 3, timeout) < 0 && errno != EINTR)
+			break;
+		if (p[1].revents)
+			take_signals(io);
+		if (p[2].revents)
+			take_stdin(io);
+		if (io->to_send.len > io->sent)
+			transmit(io);
+		if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
+			receive(io);
+	}
+	tell_failures(io);
+}
+
+int srun_stream(struct srun *s)
+{
+	struct io io = {.srun = s, .cli = s->cli};
+	const char *wait = cli_args_value(s->args, OPT_wait_step);
+	uint32_t most;
+	int rc;
+
+	for (size_t i = 0; i < s->granted->n_tasks; i++)
+		io.tasks += s->granted->tasks[i];
+	if (io.tasks > TASKS_MAX)
+		io.tasks = TASKS_MAX;
+	io.task = mu_arena_alloc(&s->cli->arena, (io.tasks + 1) * sizeof *io.task);
+	io.label = cli_args_has(s->args, OPT_label);
+	io.label_width = 1;
+	for (most = io.tasks ? io.tasks - 1 : 0; most >= 10; most /= 10)
+		io.label_width++;
+	io.wait_sec = wait ? (int64_t)strtoul(wait, NULL, 10) : 0;
+	stream_credit_init(&io.in, STREAM_CREDIT);
+	stream_credit_init(&io.out, STREAM_CREDIT);
+	io.signals = open_signals();
+	choose_stdin(&io);
+	loop(&io);
+	rc = exit_code(&io);
+	if (io.signals >= 0)
+		close(io.signals);
+	mu_buf_free(&io.to_send);
+	return rc > 255 ? 255 : rc;
+}
