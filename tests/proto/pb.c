@@ -62,6 +62,22 @@ Test(pb, refusals)
 	mu_arena_free(&arena);
 }
 
+/* HistRow.step is field 2: "12 00" asks for a whole StepRow with two bytes. */
+Test(pb, memory)
+{
+	static const size_t rows[] = {1000, 100000};
+	for (size_t i = 0; i < ROWS(rows); i++) {
+		struct mu_arena arena = {0};
+		struct mu_buf buf = {0};
+		for (size_t k = 0; k < rows[i]; k++)
+			mu_buf_add(&buf, "\x12\x00", 2);
+		cr_assert_eq(mu_pb_unpack(&mu__hist_row__descriptor, buf.data, buf.len, &arena) != NULL,
+			     i == 0);
+		mu_arena_free(&arena);
+		mu_buf_free(&buf);
+	}
+}
+
 Test(pb, round_trip)
 {
 	struct mu_arena arena = {0};
