@@ -251,6 +251,11 @@ static Mu__AttemptRecord *record_new(struct agent *a, const Mu__AttemptOrder *or
 	    (Mu__AttemptOrder *)mu_pb_unpack(&mu__attempt_order__descriptor, copy.data, copy.len, arena);
 	if (!r->order)
 		return NULL;
+	/* The end of an attempt that was lost is ordered without what it was. */
+	if (!r->order->spec) {
+		r->order->spec = mu_arena_alloc(arena, sizeof *r->order->spec);
+		mu__job_spec__init(r->order->spec);
+	}
 	r->cgroup =
 	    mu_arena_printf(arena, "muster_%s/%s/job_%u_%u", a->cluster, a->node, order->job, order->attempt);
 	r->has_boot_id = r->has_begin_mono_usec = r->has_begin_usec = r->has_pos = r->has_signal_seq = 1;
@@ -267,7 +272,7 @@ static struct agent_attempt *take_up(struct agent *a, const Mu__AttemptOrder *or
 {
 	struct mu_arena arena = {0};
 	Mu__AttemptRecord *r =
-	    a->attempt_count < AGENT_ATTEMPTS_MAX && order->spec ? record_new(a, order, pos, &arena) : NULL;
+	    a->attempt_count < AGENT_ATTEMPTS_MAX ? record_new(a, order, pos, &arena) : NULL;
 	if (!r) {
 		diag_error("job %u attempt %u: the order is not taken up (%zu are held)", order->job,
 			   order->attempt, a->attempt_count);
@@ -339,16 +344,29 @@ static void report_lost(struct agent *a, const Mu__AttemptOrder *order, uint64_t
 
 /* ---- orders ---- */
 
-static void deliver(struct agent *a, struct agent_attempt *t, const Mu__AttemptOrder *order)
+static bool is_meant(const struct agent_step *s, const Mu__AttemptOrder *order)
+{
+	bool batch = s->order->step == MU_STEP_BATCH;
+	if (s->ended)
+		return false;
+	if (order->signal_has_step)
+		return s->order->step == order->signal_step;
+	return order->signal_flags == SIGNAL_FULL ||
+	       (order->signal_flags == SIGNAL_BATCH_ONLY ? batch : !batch);
+}
+
+static void deliver(struct agent_attempt *t, const Mu__AttemptOrder *order)
 {
 	for (struct agent_step *s = t->step; s; s = s->next) {
-		bool batch = s->order->step == MU_STEP_BATCH;
-		bool wanted = order->signal_flags == SIGNAL_FULL ||
-			      (order->signal_flags == SIGNAL_BATCH_ONLY ? batch : !batch);
-		if (s->ended || !wanted)
+		if (!is_meant(s, order))
 			continue;
-		exe_herd_put_signal(&s->out, order->signal_number,
-				    batch && order->signal_flags == SIGNAL_BATCH_ONLY);
+		/* Without a signal's number a step is to end. */
+		if (order->signal_number == 0)
+			exe_herd_put_end(&s->out, END_CANCEL, t->order->uid, false);
+		else
+			exe_herd_put_signal(&s->out, order->signal_number,
+					    s->order->step == MU_STEP_BATCH &&
+						order->signal_flags == SIGNAL_BATCH_ONLY);
 		agent_step_flush(s);
 	}
 	diag_info("job %u: signal %u delivered", order->job, order->signal_number);
@@ -384,7 +402,7 @@ static void act(struct agent *a, const Mu__OrderSet *set, const struct exe_todo 
 			start(a, todo->order, set->pos);
 		break;
 	case EXE_SIGNAL:
-		deliver(a, t, todo->order);
+		deliver(t, todo->order);
 		break;
 	case EXE_END:
 		if (todo->order)

@@ -269,6 +269,9 @@ static bool worth_retrying(int code)
 	case MU_EJOBID:
 	case MU_EALREADYDONE:
 	case MU_EINVAL:
+	case MU_EPERM:
+	case MU_ENODENAME:
+	case MU_ELIMIT:
 		return false;
 	default:
 		return code != 0;

@@ -225,6 +225,9 @@ static int place(struct placing *p, struct mu_err *err)
 	if (ask->nodes > 1)
 		return mu_fail(err, MU_EDISABLED,
 			       "a step on %u nodes cannot be started in this version: use -N 1", ask->nodes);
+	if (!p->t->order->batch_host)
+		return mu_fail(err, MU_EDISABLED, "steps of job %u are started on its first node",
+			       p->t->order->job);
 	if (ask->n_argv == 0)
 		return mu_fail(err, MU_EINVAL, "no command was given");
 	int code = place_cpus(p, err);

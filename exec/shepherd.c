@@ -230,7 +230,7 @@ static void finish(struct shep_step *s)
 	step_status(s, &end.exit_code, &end.exit_signal);
 	end.cause = s->cause;
 	judge_memory(s, &usage, &end);
-	if (s->cause == END_LAUNCH_FAILED && end.exit_code == 0 && end.exit_signal == 0)
+	if (s->files_failed && end.exit_code == 0 && end.exit_signal == 0)
 		end.exit_signal = IO_STATUS_SIGNAL;
 	end.detail = s->detail[0] ? s->detail : NULL;
 	end.start_usec = s->start_usec;
@@ -525,6 +525,9 @@ int main(int argc, char **argv)
 	while (s.phase != SHEP_DONE)
 		turn(&s, &p, slot);
 	flush_srun(&s);
+	shep_flow_free(&s);
+	for (size_t i = 0; i < SHEP_CONTROLS; i++)
+		shep_peer_close(&s.control[i]);
 	mu_arena_free(&s.arena);
 	return 0;
 }

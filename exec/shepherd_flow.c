@@ -129,6 +129,16 @@ void shep_flow_timer(struct shep_step *s, int64_t now_boot_usec)
 	}
 }
 
+void shep_flow_free(struct shep_step *s)
+{
+	for (size_t i = 0; i < s->task_count; i++) {
+		mu_buf_free(&s->task[i].in);
+		mu_buf_free(&s->task[i].out.held);
+		mu_buf_free(&s->task[i].err.held);
+	}
+	shep_peer_close(&s->srun);
+}
+
 bool shep_flow_drained(const struct shep_step *s)
 {
 	for (size_t i = 0; i < s->task_count; i++)

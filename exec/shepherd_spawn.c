@@ -298,6 +298,7 @@ static int start_task(struct shep_step *s, size_t index, struct child_plan *p, s
 	struct shep_task *t = &s->task[index];
 	struct task_files f = {-1, -1, -1, ""};
 	int launch[2], enter_errno, code = open_files(s, t, &f, err);
+	s->files_failed = code != 0;
 	if (code == 0 && pipe2(launch, O_CLOEXEC))
 		code = mu_fail(err, MU_EIO, "cannot make a pipe: %s", strerror(errno));
 	if (code) {

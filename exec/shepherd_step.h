@@ -86,6 +86,7 @@ struct shep_step {
 	int64_t deadline_boot_usec; /* 0: none */
 	int64_t kill_boot_usec;	    /* when TERM turns into KILL */
 	uint32_t clear_rounds;
+	bool files_failed; /* the launch failed by what the job named, not by the node */
 	uint32_t cause, by_uid;
 	char detail[MU_ERR_TEXT];
 	struct rusage
@@ -114,6 +115,7 @@ void shep_flow_timer(struct shep_step *s, int64_t now_boot_usec); /* lets old un
 void shep_flow_stdin(struct shep_step *s, struct shep_task *t);	  /* writes what is held to the task */
 void shep_flow_srun(struct shep_step *s);			  /* reads srun's frames */
 void shep_flow_task_ended(struct shep_step *s, struct shep_task *t);
+void shep_flow_free(struct shep_step *s);
 bool shep_flow_drained(const struct shep_step *s);
 void shep_flow_turn(struct shep_step *s); /* frames that came with the request, and new credit */
 

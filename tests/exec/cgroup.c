@@ -209,7 +209,7 @@ static void impossible_limits_are_refused(void)
 	limits = (struct exe_cgroup_limits){.memory_bytes = 1 << 20};
 	CHECK(exe_cgroup_make(&poor, path, &limits, &err) == MU_EIO && strstr(err.text, "memory controller"),
 	      "%s", err.text);
-	char deep[600];
+	char deep[2000];
 	memset(deep, 'x', sizeof deep - 1);
 	deep[sizeof deep - 1] = 0;
 	CHECK(exe_cgroup_make(&host, deep, &limits, &err) == MU_ELIMIT, "%s", err.text);
