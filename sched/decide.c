@@ -69,9 +69,11 @@ static void add(struct pass *p, struct list *l, void *item, size_t bytes)
 	p->bytes += bytes;
 }
 
+/* A slice that has nothing to say yet goes on for a while: it would be an entry for its place alone. */
 static bool exhausted(const struct pass *p)
 {
-	return p->steps >= p->budget || p->bytes >= SCH_SLICE_BYTES;
+	uint64_t budget = p->bytes ? p->budget : p->budget * SCH_QUIET_BUDGETS;
+	return p->steps >= budget || p->bytes >= SCH_SLICE_BYTES;
 }
 
 /* ---- silence and limits ---- */
@@ -178,8 +180,8 @@ static void plan(struct pass *p, struct attempt *a, struct sch_job *j)
 {
 	uint32_t count = 0;
 	struct mu_bits nodes = {0};
-	if (p->st->running.count > SCH_PLAN_RUNNING_MAX)
-		return;
+	if (p->start.count || p->st->running.count > SCH_PLAN_RUNNING_MAX)
+		return; /* What this slice starts will be known to the pass that follows it. */
 	mu_bits_copy(&nodes, &a->nodes);
 	and_bits(&nodes, &p->st->usable);
 	int64_t start =
@@ -356,7 +358,8 @@ static bool must_wait_for_fence(const struct pass *p, const struct sch_job *j)
 /* Nodes that a job needs by name are all that it keeps from others; otherwise it stops its partition. */
 static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j)
 {
-	bool behind = mu_bits_intersects(&a->nodes, &p->kept);
+	bool named = mu_bits_next(&a->required, 0) != UINT32_MAX;
+	bool behind = mu_bits_intersects(named ? &a->required : &a->nodes, &p->kept);
 	bool by_name = j->shape->required && mu_bits_count(&a->required) >= j->shape->nodes_min;
 	const struct mu_bits *keep = by_name ? &a->required : &l->part->nodes;
 	a->failed = true;

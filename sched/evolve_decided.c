@@ -200,7 +200,7 @@ int sch__evolve_decided(struct sch_ev *ev)
 	for (size_t i = 0; i < d->n_plan; i++)
 		plan(ev, d->plan[i]);
 	hand_over(ev, d);
-	if (c->starts_void == starts_void && !d->n_stop && !d->n_lost)
-		ev->st->wake_pos = wake; /* The pass has seen to what its own starts changed. */
+	if (c->starts_void == starts_void && !d->n_start && !d->n_stop && !d->n_lost)
+		ev->st->wake_pos = wake; /* Reasons and plans change nothing for the next pass. */
 	return 0;
 }

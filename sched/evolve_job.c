@@ -107,7 +107,8 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	j->priority = sch__priority(st, j->id, s->spec, a->operator_);
 	j->eligible_usec = s->spec->begin_usec > ev->now ? s->spec->begin_usec : j->priority ? ev->now : 0;
 	j->job_key_len = (uint8_t)s->job_key.len;
-	memcpy(j->job_key, s->job_key.data, s->job_key.len);
+	if (s->job_key.len)
+		memcpy(j->job_key, s->job_key.data, s->job_key.len);
 	apply_want(st, j, s->spec, &want);
 	waiting_reason(ev, j);
 	mu_map_put_u64(&st->jobs, j->id, j);

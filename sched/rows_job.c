@@ -292,7 +292,8 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->hold_after = row->hold_after;
 	j->launch_failures = (uint8_t)row->launch_failures;
 	j->job_key_len = (uint8_t)(row->job_key.len <= sizeof(j->job_key) ? row->job_key.len : 0);
-	memcpy(j->job_key, row->job_key.data, j->job_key_len);
+	if (j->job_key_len)
+		memcpy(j->job_key, row->job_key.data, j->job_key_len);
 }
 
 int sch__job_load(struct sch_state *st, const Mu__JobRow *row, struct mu_err *err)

@@ -176,6 +176,18 @@ static bool decide_bytes(const struct sch_state *st, uint32_t budget, struct mu_
 	return e != NULL;
 }
 
+/* A slice of a pass that comes to nothing has only its place to hand on. */
+static bool says_something(const struct mu_buf *b)
+{
+	struct mu_arena arena = {0};
+	const Mu__Event *e =
+	    b->len ? (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, b->data, b->len, &arena) : NULL;
+	const Mu__Decided *d = e ? e->decided : NULL;
+	bool yes = d && (d->n_start || d->n_reason || d->n_plan || d->n_stop || d->n_lost);
+	mu_arena_free(&arena);
+	return yes;
+}
+
 static void check_copy(struct harness *h)
 {
 	struct mu_err err = {0};
@@ -200,7 +212,7 @@ static void check_copy(struct harness *h)
 	if (sch_due_usec(h->st) != sch_due_usec(copy))
 		h_fail(h, "the copy is due at %lld, the State at %lld", (long long)sch_due_usec(copy),
 		       (long long)sch_due_usec(h->st));
-	if (x.len && !sch_wants_decide(h->st))
+	if (says_something(&x) && !sch_wants_decide(h->st))
 		h_fail(h, "decide has something to say that sch_wants_decide does not know of");
 	mu_buf_free(&x);
 	mu_buf_free(&y);
@@ -270,6 +282,8 @@ int h_decide(struct harness *h)
 	struct mu_arena arena = {0};
 	Mu__Event *e = NULL;
 	Mu__Author leader = MU__AUTHOR__INIT;
+	if (!sch_wants_decide(h->st))
+		return 0;
 	sch_decide(h->st, h->budget, &arena, &e);
 	if (e) {
 		leader.verifier = (char *)"controller";

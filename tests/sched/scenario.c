@@ -194,6 +194,9 @@ static Mu__Config *parse_conf(struct story *s)
 		   "ClusterName=story\nSlurmctldHost=c1\nGresTypes=gpu,shard\nSelectType=select/cons_tres\n");
 	if (!strstr((const char *)s->conf.data, "SelectTypeParameters"))
 		mu_buf_str(&text, "SelectTypeParameters=CR_CORE\n");
+	if (!strstr((const char *)s->conf.data,
+		    "SlurmdTimeout")) /* Stories without heartbeats lose no nodes. */
+		mu_buf_str(&text, "SlurmdTimeout=0\n");
 	mu_buf_add(&text, s->conf.data, s->conf.len);
 	if (!strstr((const char *)s->conf.data, "PartitionName"))
 		mu_buf_printf(&text, "PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");

@@ -8,6 +8,7 @@
 struct word_of {
 	const char *name, *letter;
 	bool (*set)(struct story *, Mu__JobSpec *, const char *);
+	bool needs;
 };
 #define NUMBER(function, field)                                              \
 	static bool function(struct story *s, Mu__JobSpec *j, const char *v) \
@@ -116,52 +117,59 @@ static bool set_partition(struct story *s, Mu__JobSpec *j, const char *v)
 }
 
 static const struct word_of words[] = {
-    {"--ntasks", "-n", set_ntasks},
-    {"--nodes", "-N", set_nodes},
-    {"--cpus-per-task", "-c", set_cpus},
-    {"--time", "-t", set_time},
-    {"--partition", "-p", set_partition},
-    {"--mem", NULL, set_mem},
-    {"--mem-per-cpu", NULL, set_mem_cpu},
-    {"--gres", NULL, set_gres},
-    {"--constraint", "-C", set_features},
-    {"--nodelist", "-w", set_required},
-    {"--exclude", "-x", set_excluded},
-    {"--exclusive", NULL, set_exclusive},
-    {"--begin", NULL, set_begin},
-    {"--deadline", NULL, set_deadline},
-    {"--hold", "-H", set_hold},
-    {"--priority", NULL, set_priority},
-    {"--nice", NULL, set_nice},
-    {"--requeue", NULL, set_requeue},
-    {"--no-requeue", NULL, set_no_requeue},
-    {"--ntasks-per-node", NULL, set_per_node},
-    {"--job-name", "-J", set_name},
-    {"--account", "-A", set_account},
-    {"--qos", "-q", set_qos},
-    {"--dependency", "-d", set_dependency},
-    {"--array", "-a", set_array},
-    {"--licenses", "-L", set_licenses},
-    {"--reservation", NULL, set_reservation},
-    {"--contiguous", NULL, set_contiguous},
-    {"--overcommit", "-O", set_overcommit},
-    {"--ntasks-per-core", NULL, set_per_core},
-    {"--threads-per-core", NULL, set_threads},
-    {"--mincpus", NULL, set_mincpus},
-    {"--comment", NULL, set_comment},
+    {"--ntasks", "-n", set_ntasks, true},
+    {"--nodes", "-N", set_nodes, true},
+    {"--cpus-per-task", "-c", set_cpus, true},
+    {"--time", "-t", set_time, true},
+    {"--partition", "-p", set_partition, true},
+    {"--mem", NULL, set_mem, true},
+    {"--mem-per-cpu", NULL, set_mem_cpu, true},
+    {"--gres", NULL, set_gres, true},
+    {"--constraint", "-C", set_features, true},
+    {"--nodelist", "-w", set_required, true},
+    {"--exclude", "-x", set_excluded, true},
+    {"--exclusive", NULL, set_exclusive, false},
+    {"--begin", NULL, set_begin, true},
+    {"--deadline", NULL, set_deadline, true},
+    {"--hold", "-H", set_hold, false},
+    {"--priority", NULL, set_priority, true},
+    {"--nice", NULL, set_nice, true},
+    {"--requeue", NULL, set_requeue, false},
+    {"--no-requeue", NULL, set_no_requeue, false},
+    {"--ntasks-per-node", NULL, set_per_node, true},
+    {"--job-name", "-J", set_name, true},
+    {"--account", "-A", set_account, true},
+    {"--qos", "-q", set_qos, true},
+    {"--dependency", "-d", set_dependency, true},
+    {"--array", "-a", set_array, true},
+    {"--licenses", "-L", set_licenses, true},
+    {"--reservation", NULL, set_reservation, true},
+    {"--contiguous", NULL, set_contiguous, false},
+    {"--overcommit", "-O", set_overcommit, false},
+    {"--ntasks-per-core", NULL, set_per_core, true},
+    {"--threads-per-core", NULL, set_threads, true},
+    {"--mincpus", NULL, set_mincpus, true},
+    {"--comment", NULL, set_comment, true},
 };
 
-static bool spec_word(struct story *s, Mu__JobSpec *j, const char *word)
+/* A value is attached (-n2, --mem=100) or the next word; NULL for a switch. */
+static bool spec_word(struct story *s, Mu__JobSpec *j, char ***word)
 {
-	size_t name = strcspn(word, "=");
+	const char *w = **word;
+	size_t name = strcspn(w, "=");
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (strlen(words[i].name) == name && strncmp(word, words[i].name, name) == 0)
-			return words[i].set(s, j, word[name] ? word + name + 1 : "");
-		if (words[i].letter && strncmp(word, words[i].letter, 2) == 0 && word[0] == '-' &&
-		    word[1] != '-')
-			return words[i].set(s, j, word + 2);
+		const char *v = NULL;
+		if (strlen(words[i].name) == name && strncmp(w, words[i].name, name) == 0)
+			v = w[name] ? w + name + 1 : "";
+		else if (words[i].letter && strncmp(w, words[i].letter, 2) == 0)
+			v = w + 2;
+		if (!v)
+			continue;
+		if (!*v && words[i].needs && (*word)[1])
+			v = *++*word;
+		return words[i].set(s, j, v);
 	}
-	return wrong(s, "unknown option %s", word);
+	return wrong(s, "unknown option %s", w);
 }
 
 Mu__JobSpec *spec(struct story *s, char **word)
@@ -169,7 +177,7 @@ Mu__JobSpec *spec(struct story *s, char **word)
 	Mu__JobSpec *j = mu_arena_alloc(&s->arena, sizeof(*j));
 	mu__job_spec__init(j);
 	for (; *word; word++)
-		if ((*word)[0] == '-' && !spec_word(s, j, *word))
+		if ((*word)[0] == '-' && !spec_word(s, j, &word))
 			return NULL;
 	return j;
 }
