@@ -369,6 +369,11 @@ int auth_open_reply(const struct auth_keys *keys, const struct auth_sent *sent, 
 		return code;
 	const struct mu_view *f = e.field;
 	if (sent && sent->credential && keys && keys->has_public) {
+		/* Signing for whoever knocks would be work that a flood could ask for. */
+		if (!f[F_CLUSTER_SIG].data)
+			return mu_fail(err, MU_EBUSY,
+				       "a controller refused without a signature: it is overloaded, or has "
+				       "not this cluster's key");
 		auth__sodium();
 		answer_of(&sent->request, &e, &answer);
 		if (f[F_CLUSTER_SIG].len != crypto_sign_BYTES ||

@@ -82,8 +82,10 @@ int auth_seal_user(const struct auth_keys *keys, struct mu_view body, bool munge
  * a key. */
 int auth_seal_node(const struct auth_keys *keys, const char *node, int64_t now_usec, struct mu_view body,
 		   struct mu_buf *out, struct auth_sent *ret_sent, struct mu_err *err);
-/* Opens the reply to SENT. With KEYS that have the public key and a SENT that is not NULL the cluster's
- * signature is demanded. RET_BODY lies in ENVELOPE or ARENA. 0, MU_EPROTO, MU_EAUTH, MU_EVERSION. */
+/* Opens the reply to SENT. With KEYS that have the public key the cluster's signature is demanded of every
+ * reply to a credential. RET_BODY lies in ENVELOPE or ARENA. 0; MU_EPROTO, MU_EVERSION, MU_EAUTH (a wrong
+ * signature or seal), MU_EBUSY (no signature: as an overloaded controller's refusal has none; ask again, or
+ * another). */
 int auth_open_reply(const struct auth_keys *keys, const struct auth_sent *sent, struct mu_view envelope,
 		    struct mu_arena *arena, struct mu_view *ret_body, struct mu_err *err);
 

@@ -22,7 +22,7 @@ ROOMS = {
     "proto": (["proto/"], ["protobuf-c/"]),
     "sched": (["sched/", "proto/"], []),
     "log/wire": (["proto/base/"] + ["log/%s%s" % (w, end) for w in WIRE for end in "._"],
-                 ["uv.h", "nng/", "sodium", "munge.h", "protobuf-c/", "systemd/"]),
+                 ["uv.h", "sodium", "munge.h", "protobuf-c/", "systemd/"]),
     "log": (["proto/base/", "log/"], ["uv.h", "raft.h", "raft/", "sodium", "protobuf-c/"]),
     "query": (["query/", "sched/", "proto/"], ["rocksdb/"]),
     "log/ctld": (["log/", "sched/", "query/", "proto/"], ["uv.h", "protobuf-c/"]),
