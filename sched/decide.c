@@ -117,7 +117,7 @@ static void lose_nodes(struct pass *p)
 		Mu__NodeLost *l = mu_arena_alloc(p->arena, sizeof(*l));
 		mu__node_lost__init(l);
 		l->node = n->row->name;
-		l->reason = (char *)"Not responding";
+		l->reason = (char *)SCH_NOT_RESPONDING;
 		add(p, &p->lost, l, strlen(l->node) + 24);
 		mu_bits_clear(&p->avail, n->rank);
 	}

@@ -151,7 +151,7 @@ static void lost(struct sch_ev *ev, const Mu__NodeLost *l)
 	if (!n || n->row->base_state != NODE_IDLE)
 		return;
 	n->row->flags |= NODE_FLAG_NO_RESPOND;
-	sch__node_down(ev, n, l->reason ? l->reason : "Not responding", "slurm", 0);
+	sch__node_down(ev, n, l->reason ? l->reason : SCH_NOT_RESPONDING, "slurm", 0);
 }
 
 static void hand_over(struct sch_ev *ev, const Mu__Decided *d)

@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#define NOT_RESPONDING "Not responding"
-
 static void set_reason(struct sch_ev *ev, struct sch_node *n, const char *reason, const char *user,
 		       uint32_t uid)
 {
@@ -116,7 +114,7 @@ static void copy_words(struct sch_node *n, const Mu__NodeRow *said)
 static bool comes_back(const struct sch_ev *ev, const struct sch_node *n)
 {
 	uint32_t rule = sch__conf(ev->st)->return_to_service;
-	return rule >= 2 || (rule == 1 && sch__same(n->row->reason, NOT_RESPONDING));
+	return rule >= 2 || (rule == 1 && sch__same(n->row->reason, SCH_NOT_RESPONDING));
 }
 
 static void registered_state(struct sch_ev *ev, struct sch_node *n, bool rebooted, const char *too_little)

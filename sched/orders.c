@@ -109,6 +109,17 @@ static Mu__AttemptOrder *order(const struct sch_state *st, const struct sch_node
 	return o;
 }
 
+/* A node asks for its orders: should it first say who it is? One that nobody knows yet; and one that was given up for
+ * its silence where ReturnToService lets it come back, or a cut network would cost the node for good. After it has
+ * registered the reason is another, so that it is not asked again and again. */
+static bool wants_registration(const struct sch_state *st, const struct sch_node *n)
+{
+	if (n->row->base_state == NODE_UNKNOWN)
+		return true;
+	return n->row->base_state == NODE_DOWN && sch__conf(st)->return_to_service > 0 && n->row->reason &&
+	       strcmp(n->row->reason, SCH_NOT_RESPONDING) == 0;
+}
+
 int sch_orders(const struct sch_state *st, const char *node, struct mu_arena *arena, Mu__OrderSet **ret)
 {
 	const struct sch_node *n = sch__node(st, node);
@@ -125,7 +136,7 @@ int sch_orders(const struct sch_state *st, const char *node, struct mu_arena *ar
 	const Mu__Config *c = sch__conf(st);
 	set->has_config_hash = c->has_source_hash;
 	set->config_hash = c->source_hash;
-	SCH_SET(set, register_, n->row->base_state == NODE_UNKNOWN);
+	SCH_SET(set, register_, wants_registration(st, n));
 	mu_pb_pack(&set->base, &packed);
 	mu_hash_bytes(packed.data, packed.len, &hash);
 	mu_buf_free(&packed);

@@ -263,6 +263,9 @@ struct sch_ev {
 	uint32_t job; /* for the verdict */
 };
 
+/* The reason of a node that was given up for its silence. */
+#define SCH_NOT_RESPONDING "Not responding"
+
 #define SCH_SET(row, field, value)                      \
 	do {                                            \
 		(row)->field = (value);                 \
