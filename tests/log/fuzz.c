@@ -61,14 +61,15 @@ static bool counter_restore(void *st, const uint8_t *rows, size_t len)
 	return true;
 }
 
-static bool counter_propose(void *st, int64_t now_usec, struct log_part *ret_part, int64_t *ret_time_usec)
+static size_t counter_propose(void *st, int64_t now_usec, struct log_part ret_part[WORLD_PARTS],
+			      int64_t *ret_time_usec)
 {
 	struct counter *c = st;
 	next_value++;
 	memcpy(c->bytes, &next_value, 8);
-	*ret_part = (struct log_part){LOG_PART_EVENT, {c->bytes, 8 + next_value % 50}};
+	ret_part[0] = (struct log_part){LOG_PART_EVENT, {c->bytes, 8 + next_value % 50}};
 	*ret_time_usec = now_usec;
-	return true;
+	return 1;
 }
 
 static const struct world_app counter = {.open = counter_open,

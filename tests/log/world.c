@@ -442,6 +442,8 @@ static void look(struct world *w, unsigned i)
 	bool leads = x->raft->state == RAFT_LEADER;
 	if (leads && !x->was_leader)
 		judge_leader(w, x);
+	if (x->was_leader && !leads && w->setup->app->deposed)
+		w->setup->app->deposed(x->st);
 	x->was_leader = leads;
 	if (leads && w->setup->closures)
 		log_guard_announce(x->guard);
@@ -466,14 +468,15 @@ static void applied(struct raft_apply *req, int status, void *result)
 
 static void propose(struct world *w, struct replica *x)
 {
-	struct log_part part;
+	struct log_part part[WORLD_PARTS];
 	int64_t time;
 	struct mu_buf packed = {0};
 	if ((w->setup->closures & LOG_G1) && !log_guard_settled(x->guard))
 		return;
-	if (!w->setup->app->propose(x->st, world_usec(w), &part, &time))
+	size_t parts = w->setup->app->propose(x->st, world_usec(w), part, &time);
+	if (!parts)
 		return;
-	if (log_entry_pack(time, x->raft->current_term, &part, 1, &packed))
+	if (log_entry_pack(time, x->raft->current_term, part, parts, &packed))
 		abort();
 	struct raft_buffer buf = {must(raft_malloc(packed.len)), packed.len};
 	memcpy(buf.base, packed.data, packed.len);
@@ -682,7 +685,7 @@ static void begin(struct world *w)
 	w->sim.trace = s->trace;
 	w->sim.reorder = (s->areas & WORLD_REORDER) && (s->seed & 2);
 	w->sim.repeat_1000 = w->sim.reorder ? 30 : 0;
-	w->pace = 100u << sim_random(&w->sim, 5);
+	w->pace = (s->pace_msec ? s->pace_msec : 100u) << sim_random(&w->sim, 5);
 	w->dead = -1;
 	raft_configuration_init(&c);
 	for (unsigned i = 0; i < w->sim.count; i++) {

@@ -40,6 +40,7 @@ enum world_result {
 };
 
 struct world;
+enum { WORLD_PARTS = 8 };
 
 /* The application. ST is one server's memory; WORLD_ARG is shared by all and outlives crashes (agents,
  * clients). */
@@ -50,9 +51,11 @@ struct world_app {
 	void (*digest)(void *st, struct mu_hash *ret);
 	void (*rows)(void *st, struct mu_buf *out);		    /* the whole state */
 	bool (*restore)(void *st, const uint8_t *rows, size_t len); /* into a fresh one; false: broken */
-	/* Parts of the next entry that a leader proposes, with its time; false: nothing now. Bytes stay the
-	 * application's. */
-	bool (*propose)(void *st, int64_t now_usec, struct log_part *ret_part, int64_t *ret_time_usec);
+	/* Fills the parts of the next entry that a leader proposes, and its time; returns their number, 0:
+	 * nothing now. Bytes stay the application's until the next call. */
+	size_t (*propose)(void *st, int64_t now_usec, struct log_part ret_part[WORLD_PARTS],
+			  int64_t *ret_time_usec);
+	void (*deposed)(void *st); /* this server leads no more. May be NULL */
 	void (*step)(void *world_arg,
 		     int64_t now_usec);	       /* after every event: agents and clients act. May be NULL */
 	const char *(*judge)(void *world_arg); /* NULL: all is well */
@@ -65,8 +68,10 @@ struct world_setup {
 	unsigned areas, founders; /* at most SIM_MAX, two less with WORLD_MEMBERS */
 	unsigned closures;	  /* of the guard */
 	unsigned wild_msec;	  /* how long the chaos lasts */
-	bool one_down;		  /* one founder stays down after it */
-	int trace;		  /* 0, 1 the story, 2 every message */
+	unsigned pace_msec; /* shortest mean time between two acts of chaos; 0: 100; the seed makes it up to
+			       16 times that */
+	bool one_down;	    /* one founder stays down after it */
+	int trace;	    /* 0, 1 the story, 2 every message */
 	const struct world_app *app;
 	void *arg;
 };
@@ -75,9 +80,9 @@ struct world_setup {
  * saw. */
 enum world_result world_run(const struct world_setup *setup, const char **ret_sentence);
 
-/* Runs SEEDS worlds, each in a process of its own with a bound on CPU, and prints the first failures and a line of
- * counts. Returns the number of failures, crashes and hangs included; adds to UNSAFE (may be NULL) those that lost or
- * changed history. */
+/* Runs SEEDS worlds, each in a process of its own with a bound on CPU, and prints the first failures and a
+ * line of counts. Returns the number of failures, crashes and hangs included; adds to UNSAFE (may be NULL)
+ * those that lost or changed history. */
 unsigned world_run_many(const struct world_setup *setup, uint64_t first, unsigned seeds, unsigned *unsafe);
 
 /* For applications: the present leader's state (the one of the latest term), NULL when there is none; any
