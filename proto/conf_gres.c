@@ -94,7 +94,7 @@ static int expand(struct conf *c, const char *what, const char *value, size_t ma
 static int check_nodes(struct conf *c, const struct record *r)
 {
 	for (size_t i = 0; i < r->nodes; i++)
-		if (!mu_map_get_str(&c->node_at, r->node[i]))
+		if (conf__node_index(c, r->node[i]) < 0)
 			return conf__fail(c, MU_EINVAL,
 					  "the line names the node %s, which no NodeName line declares",
 					  r->node[i]);
@@ -202,14 +202,45 @@ static int take_record(struct conf *c, struct conf__line *line)
 	return 0;
 }
 
-static bool is_for(const struct record *r, const Mu__NodeConf *node, const Mu__GresConf *gres)
+/* The records that are for one node, in the order of the file. */
+struct use {
+	const struct record *record;
+	struct use *next;
+};
+
+struct uses {
+	struct use *first, *last;
+};
+
+static void add_use(struct conf *c, struct uses *uses, const struct record *r)
 {
-	if (strcasecmp(r->name, gres->name) || (gres->type && (!r->type || strcmp(r->type, gres->type))))
-		return false;
-	for (size_t i = 0; i < r->nodes; i++)
-		if (!strcmp(r->node[i], node->name))
-			return true;
-	return !r->nodes;
+	if (uses->last && uses->last->record == r)
+		return;
+	struct use *use = mu_arena_alloc(c->arena, sizeof(*use));
+	use->record = r;
+	if (uses->last)
+		uses->last->next = use;
+	else
+		uses->first = use;
+	uses->last = use;
+}
+
+static struct uses *by_node(struct conf *c, const struct records *list)
+{
+	size_t nodes = c->config->n_node;
+	struct uses *uses = mu_arena_alloc(c->arena, (nodes + 1) * sizeof(*uses));
+	for (const struct record *r = list->first; r; r = r->next) {
+		for (size_t i = 0; i < r->nodes; i++)
+			add_use(c, &uses[conf__node_index(c, r->node[i])], r);
+		for (size_t i = 0; i < nodes && !r->nodes; i++)
+			add_use(c, &uses[i], r);
+	}
+	return uses;
+}
+
+static bool is_of(const struct record *r, const Mu__GresConf *gres)
+{
+	return !strcasecmp(r->name, gres->name) && (!gres->type || (r->type && !strcmp(r->type, gres->type)));
 }
 
 /* A device list for WANT units of GRES out of record R. */
@@ -228,13 +259,14 @@ static Mu__GresConf *from_record(struct conf *c, const struct record *r, const M
 	return made;
 }
 
-static int join_one(struct conf *c, Mu__NodeConf *node, const Mu__GresConf *gres, struct records *list,
+static int join_one(struct conf *c, Mu__NodeConf *node, const Mu__GresConf *gres, const struct uses *uses,
 		    Mu__GresConf **out, size_t *n)
 {
 	uint64_t want = gres->count;
 	const struct record *last = NULL;
-	for (const struct record *r = list->first; r; r = r->next) {
-		if (!is_for(r, node, gres))
+	for (const struct use *use = uses->first; use; use = use->next) {
+		const struct record *r = use->record;
+		if (!is_of(r, gres))
 			continue;
 		last = r;
 		uint64_t take = (uint64_t)r->count < want ? (uint64_t)r->count : want;
@@ -264,7 +296,7 @@ static void check_used(struct conf *c, const struct records *list)
 		c->file = r->file_name;
 		c->line = r->line;
 		for (size_t i = 0; i < r->nodes; i++) {
-			const Mu__NodeConf *node = mu_map_get_str(&c->node_at, r->node[i]);
+			const Mu__NodeConf *node = c->config->node[conf__node_index(c, r->node[i])];
 			bool used = false;
 			for (size_t k = 0; k < node->n_gres; k++)
 				used |= !strcasecmp(node->gres[k]->name, r->name);
@@ -286,15 +318,17 @@ int conf__finish_gres(struct conf *c)
 	int rc = conf__companion(c, "gres.conf", take_record);
 	if (rc == MU_ENOENT)
 		return 0;
+	struct uses *uses = rc ? NULL : by_node(c, &list);
 	for (size_t i = 0; i < c->config->n_node && !rc; i++) {
 		Mu__NodeConf *node = c->config->node[i];
 		if (!node->n_gres)
 			continue;
-		size_t n = 0;
-		Mu__GresConf **out =
-		    mu_arena_alloc(c->arena, (node->n_gres * (list.count + 1)) * sizeof(*out));
+		size_t n = 0, records = 0;
+		for (const struct use *use = uses[i].first; use; use = use->next)
+			records++;
+		Mu__GresConf **out = mu_arena_alloc(c->arena, (node->n_gres * (records + 1)) * sizeof(*out));
 		for (size_t k = 0; k < node->n_gres && !rc; k++)
-			rc = join_one(c, node, node->gres[k], &list, out, &n);
+			rc = join_one(c, node, node->gres[k], &uses[i], out, &n);
 		node->gres = out;
 		node->n_gres = n;
 	}

@@ -94,6 +94,8 @@ size_t conf__keys(void);					/* rows of confkeys.def */
 const char *conf__value(const struct conf *c, const char *key); /* as shown, default included */
 
 /* ---- conf_node.c ---- */
+/* The node's place in the configuration, or -1. */
+int conf__node_index(const struct conf *c, const char *name);
 int conf__finish_nodes(struct conf *c);
 int conf__finish_partitions(struct conf *c);
 

@@ -104,6 +104,11 @@ enum {
 	PART_WORDS = sizeof(part_words) / sizeof(part_words[0])
 };
 
+int conf__node_index(const struct conf *c, const char *name)
+{
+	return (int)(uintptr_t)mu_map_get_str(&c->node_at, name) - 1;
+}
+
 static void stand_at(struct conf *c, const struct conf__line *line)
 {
 	c->file = line->file;
@@ -332,7 +337,7 @@ static int add_node(struct conf *c, const Mu__NodeConf *base, const struct names
 	if (strlen(name) > 64)
 		return conf__fail(c, MU_EINVAL, "the node name \"%.70s...\" is longer than 64 characters",
 				  name);
-	if (mu_map_get_str(&c->node_at, name))
+	if (conf__node_index(c, name) >= 0)
 		return conf__fail(c, MU_EINVAL, "the node %s is declared twice", name);
 	Mu__NodeConf *node = mu_arena_dup(c->arena, base, sizeof(*base));
 	node->name = (char *)name;
@@ -353,7 +358,7 @@ static int add_node(struct conf *c, const Mu__NodeConf *base, const struct names
 		config->node = grown;
 	}
 	config->node[config->n_node++] = node;
-	mu_map_put_str(&c->node_at, name, node);
+	mu_map_put_str(&c->node_at, name, (void *)(uintptr_t)config->n_node);
 	return 0;
 }
 
@@ -435,9 +440,10 @@ static int down_line(struct conf *c, const struct conf__line *line)
 					line->pair[i].key);
 	}
 	for (size_t i = 0; i < count && !rc; i++) {
-		Mu__NodeConf *node = mu_map_get_str(&c->node_at, names[i]);
-		if (!node)
+		int at = conf__node_index(c, names[i]);
+		if (at < 0)
 			return unknown_node(c, "DownNodes", names[i]);
+		Mu__NodeConf *node = c->config->node[at];
 		node->state = state ? state : (char *)"DOWN";
 		if (reason)
 			node->reason = (char *)reason;
@@ -484,7 +490,7 @@ static int set_line(struct conf *c, struct conf__line *line)
 	if (line->count < 2)
 		return conf__fail(c, MU_EINVAL, "the node set %s is empty; give it Nodes= or Feature=",
 				  line->pair[0].value);
-	if (mu_map_get_str(&c->node_at, line->pair[0].value))
+	if (conf__node_index(c, line->pair[0].value) >= 0)
 		return conf__fail(c, MU_EINVAL, "%s is a node's name and cannot be a node set's",
 				  line->pair[0].value);
 	if (mu_map_put_str(&c->set_at, line->pair[0].value, line))
@@ -493,33 +499,33 @@ static int set_line(struct conf *c, struct conf__line *line)
 }
 
 /* Marks in CHOSEN (by the node's place in the configuration) what NAME stands for. */
-static int mark_names(struct conf *c, const char *who, const char *list, int depth, struct mu_map *chosen);
+static int mark_names(struct conf *c, const char *who, const char *list, int depth, struct mu_bits *chosen);
 
-static int mark_set(struct conf *c, const char *who, const struct conf__line *set, struct mu_map *chosen)
+static int mark_set(struct conf *c, const char *who, const struct conf__line *set, struct mu_bits *chosen)
 {
 	const char *nodes = line_value(set, "Nodes"), *feature = line_value(set, "Feature");
 	for (size_t i = 0; feature && i < c->config->n_node; i++)
 		for (size_t k = 0; k < c->config->node[i]->n_feature; k++)
 			if (!strcmp(c->config->node[i]->feature[k], feature))
-				mu_map_put_str(chosen, c->config->node[i]->name, c->config->node[i]);
+				mu_bits_set(chosen, (uint32_t)i);
 	return nodes ? mark_names(c, who, nodes, 1, chosen) : 0;
 }
 
-static int mark_names(struct conf *c, const char *who, const char *list, int depth, struct mu_map *chosen)
+static int mark_names(struct conf *c, const char *who, const char *list, int depth, struct mu_bits *chosen)
 {
 	char **names;
 	size_t count;
 	if (!strcasecmp(list, "ALL")) {
 		for (size_t i = 0; i < c->config->n_node; i++)
-			mu_map_put_str(chosen, c->config->node[i]->name, c->config->node[i]);
+			mu_bits_set(chosen, (uint32_t)i);
 		return 0;
 	}
 	int rc = expand(c, who, list, CONF__MAX_NODES, &names, &count);
 	for (size_t i = 0; i < count && !rc; i++) {
-		Mu__NodeConf *node = mu_map_get_str(&c->node_at, names[i]);
+		int at = conf__node_index(c, names[i]);
 		const struct conf__line *set = depth ? NULL : mu_map_get_str(&c->set_at, names[i]);
-		if (node)
-			mu_map_put_str(chosen, names[i], node);
+		if (at >= 0)
+			mu_bits_set(chosen, (uint32_t)at);
 		else if (set)
 			rc = mark_set(c, who, set, chosen);
 		else
@@ -530,18 +536,17 @@ static int mark_names(struct conf *c, const char *who, const char *list, int dep
 
 static int fill_nodes(struct conf *c, Mu__PartitionConf *part)
 {
-	struct mu_map chosen = {0};
+	struct mu_bits chosen = {0};
 	if (!part->nodes || !*part->nodes || !strcmp(part->nodes, "\"\""))
 		return 0;
 	const char *who = mu_arena_printf(c->arena, "the partition %s", part->name);
 	int rc = mark_names(c, who, part->nodes, 0, &chosen);
 	if (!rc) {
-		part->node = mu_arena_alloc(c->arena, (chosen.count + 1) * sizeof(*part->node));
-		for (size_t i = 0; i < c->config->n_node; i++)
-			if (mu_map_get_str(&chosen, c->config->node[i]->name))
-				part->node[part->n_node++] = c->config->node[i]->name;
+		part->node = mu_arena_alloc(c->arena, (mu_bits_count(&chosen) + 1) * sizeof(*part->node));
+		for (uint32_t i = mu_bits_next(&chosen, 0); i != UINT32_MAX; i = mu_bits_next(&chosen, i + 1))
+			part->node[part->n_node++] = c->config->node[i]->name;
 	}
-	mu_map_clear(&chosen);
+	mu_bits_free(&chosen);
 	return rc;
 }
 
