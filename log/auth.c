@@ -297,8 +297,9 @@ static void finish_request(const struct envelope *e, struct mu_buf *out, struct 
 {
 	size_t from = out->len;
 	pack(e, out);
-	mu_hash_bytes(out->data + from, out->len - from, &sent->request);
 	sent->credential = e->field[F_MUNGE].data || e->field[F_NODE].data;
+	if (sent->credential)
+		mu_hash_bytes(out->data + from, out->len - from, &sent->request);
 }
 
 int auth_seal_user(const struct auth_keys *keys, struct mu_view body, bool munge, struct mu_buf *out,
@@ -496,7 +497,8 @@ static int prove(const struct envelope *e, const struct wire_peer *peer, int64_t
 		return mu_fail(err, MU_EAUTH, "a request speaks either for a node or for a user");
 	if (f[F_CLUSTER_SIG].data)
 		return mu_fail(err, MU_EPROTO, "a request does not carry the cluster's signature");
-	mark_of(e, &mark);
+	if (f[F_NODE].data || f[F_MUNGE].data)
+		mark_of(e, &mark);
 	if (f[F_NODE].data) {
 		int code = prove_node(e, &mark, now_usec, lookup, arg, who, err);
 		return code ? code : check_seen(&mark, f[F_NODE_SIG], now_usec, who, err);
@@ -546,13 +548,14 @@ int auth_verify(const struct auth_keys *keys, struct mu_view envelope, const str
 	struct auth_who who = {.uid = UINT32_MAX, .gid = UINT32_MAX};
 	auth__sodium();
 	host_of(peer->address, who.host);
-	mu_hash_bytes(envelope.data, envelope.len, &who.request);
 	*ret_who = who;
 	int code = parse(envelope, &e, err);
 	if (code)
 		return code;
 	ret_who->sign_reply = e.field[F_NODE].data || e.field[F_MUNGE].data;
 	ret_who->seal_reply = e.field[F_REPLY_KEY].data != NULL;
+	if (ret_who->sign_reply)
+		mu_hash_bytes(envelope.data, envelope.len, &ret_who->request);
 	if (ret_who->seal_reply)
 		memcpy(ret_who->reply_key, e.field[F_REPLY_KEY].data, sizeof ret_who->reply_key);
 	who = *ret_who;

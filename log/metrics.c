@@ -326,13 +326,13 @@ static void dispose(struct metrics_server *m)
 	for (int i = 0; i < METRICS_CONNECTIONS; i++)
 		if (m->visitors[i].fd >= 0)
 			leave(&m->visitors[i]);
+	if (m->path)
+		unlink(m->path); /* While we still listen: nobody else can have put his own there. */
+	free(m->path);
 	if (m->listener >= 0)
 		close(m->listener);
 	if (m->stop >= 0)
 		close(m->stop);
-	if (m->path)
-		unlink(m->path);
-	free(m->path);
 	mu_buf_free(&m->page);
 	free(m);
 }

@@ -34,6 +34,8 @@ struct log_pointer {
 
 enum log_role { LOG_FOLLOWER, LOG_CANDIDATE, LOG_LEADER, LOG_STOPPED };
 
+struct log_reply_to;
+
 /* Called by the replica. ARG is log_config.arg. */
 struct log_hooks {
 	/* Entry number POS is committed; in order, none left out, none twice after LOAD_POS. Everything

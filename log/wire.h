@@ -42,8 +42,9 @@ typedef void (*wire_handler)(void *arg, struct wire_call *call, const struct wir
 /* Listens on COUNT addresses ("ipc:///path", "tcp://ip:port"; port 0 is refused; a socket file of a dead
  * process is replaced and every user may connect to it). HANDLER runs on wire threads, on several at a time,
  * must not block for long, and borrows PEER and REQUEST for the call only. MAX_WAITING bounds requests not
- * yet answered; beyond it new ones are answered BUSY_REPLY (copied) at once. Raises RLIMIT_NOFILE to its hard
- * limit and keeps connections below it. 0, MU_EINVAL, MU_EIO. */
+ * yet answered (one user of this host, root aside, gets a quarter of it); beyond it new ones are answered
+ * BUSY_REPLY (copied) at once. Raises RLIMIT_NOFILE to its hard limit and keeps connections below it. 0,
+ * MU_EINVAL, MU_EIO. */
 int wire_server_open(const char *const *addresses, size_t count, size_t max_waiting,
 		     struct mu_view busy_reply, wire_handler handler, void *arg, struct wire_server **ret,
 		     struct mu_err *err);

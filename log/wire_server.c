@@ -56,7 +56,9 @@ enum {
 	    65536, /* 10,000 agents with two connections each, as many clients, and the log's own */
 	DESCRIPTORS_KEPT = 512, /* for the log, the view and the peers */
 	SWEEP_MSEC = 1000,
-	EVENTS = 1 /* one at a time: a handler that blocks must not keep other events waiting */
+	USERS = 1024,
+	USER_SHARE = 4, /* one user on this host may have a quarter of what may wait; root runs agents */
+	EVENTS = 1	/* one at a time: a handler that blocks must not keep other events waiting */
 };
 /* All partly received bodies, and all partly sent replies, together. */
 static const uint64_t in_bytes_max = 512ull << 20, out_bytes_max = 1ull << 30;
@@ -114,6 +116,7 @@ struct wire_server {
 	struct slot *slots;
 	uint32_t slot_count, free_slot; /* UINT32_MAX ends the list */
 	struct wire_call *heads[LISTS], *tails[LISTS];
+	size_t waiting_of[USERS]; /* of the users on this host, by uid modulo USERS */
 	size_t waiting;	 /* calls not yet answered; after closing the last of them frees the server */
 	size_t replying; /* threads inside wire_reply */
 	uint64_t in_bytes, out_bytes;
@@ -171,13 +174,12 @@ static struct wire_call *find(struct wire_server *s, uint64_t key)
 	return slot->generation == key >> 32 ? slot->conn : NULL;
 }
 
-static void arm(struct wire_call *c, uint32_t events, int op)
+static bool arm(struct wire_call *c, uint32_t events, int op)
 {
 	struct epoll_event e = {.events = events | EPOLLONESHOT,
 				.data.u64 = (uint64_t)c->generation << 32 | c->slot};
-	/* MOD and ADD of a descriptor of our own fail only for want of memory; the sweeper then ends the
-	 * connection. */
-	epoll_ctl(c->server->epoll, op, c->fd, &e);
+	return epoll_ctl(c->server->epoll, op, c->fd, &e) ==
+	       0; /* MOD of a descriptor that is in does not fail. */
 }
 
 /* Takes the connection out of the server: its socket is closed, its memory stays the caller's. */
@@ -216,6 +218,23 @@ static void cut(struct wire_call *c)
 	unlist(c);
 	c->server->stats.refused++;
 	shutdown(c->fd, SHUT_RDWR);
+}
+
+static bool user_bound(const struct wire_call *c)
+{
+	return c->peer.local && c->peer.uid != 0;
+}
+
+static size_t *waiting_of(const struct wire_call *c)
+{
+	return &c->server->waiting_of[c->peer.uid % USERS];
+}
+
+static void count_waiting(struct wire_call *c, int by)
+{
+	c->server->waiting += (size_t)by;
+	if (user_bound(c))
+		*waiting_of(c) += (size_t)by;
 }
 
 /* ---- replies ---- */
@@ -329,7 +348,7 @@ void wire_reply(struct wire_call *call, struct mu_view reply)
 	struct wire_server *s = call->server;
 	pthread_mutex_lock(&s->lock);
 	assert(call->state == HANDLING || call->state == GONE);
-	s->waiting--;
+	count_waiting(call, -1);
 	bool gone = call->state == GONE, last = s->closed && s->waiting == 0;
 	if (!gone) {
 		call->state = REPLYING;
@@ -372,11 +391,12 @@ static void dispatch(struct wire_call *c, struct scratch *scratch)
 		s->in_bytes -= scratch->body.cap;
 	unlist(c);
 	s->stats.requests++;
-	bool busy = s->waiting >= s->max_waiting;
+	bool busy =
+	    s->waiting >= s->max_waiting || (user_bound(c) && *waiting_of(c) * USER_SHARE >= s->max_waiting);
 	if (busy)
 		s->stats.busy++;
 	else
-		s->waiting++;
+		count_waiting(c, 1);
 	c->state = busy ? REPLYING : HANDLING;
 	pthread_mutex_unlock(&s->lock);
 	if (busy) {
@@ -628,16 +648,17 @@ static void admit(struct wire_server *s, int fd, bool local, const struct sockad
 		take_slot(s, c);
 		c->state = ARMED_READ;
 		enlist(c, LIST_FRESH);
-		arm(c, EPOLLIN | EPOLLRDHUP, EPOLL_CTL_ADD);
-		c = NULL;
-	} else {
+		if (arm(c, EPOLLIN | EPOLLRDHUP, EPOLL_CTL_ADD))
+			c = NULL;
+		else
+			detach(c);
+	}
+	if (c)
 		s->stats.refused++;
-	}
 	pthread_mutex_unlock(&s->lock);
-	if (c) {
+	if (c && c->fd >= 0)
 		close(fd);
-		free(c);
-	}
+	free(c);
 	if (open_now >= s->max_connections)
 		evict(s);
 }
@@ -807,9 +828,10 @@ static void stop_threads(struct wire_server *s)
 	for (size_t i = 0; i < s->thread_count; i++)
 		pthread_join(s->threads[i], NULL);
 	for (size_t i = 0; i < s->listener_count; i++) {
-		close(s->listeners[i]);
 		if (s->paths[i])
-			unlink(s->paths[i]);
+			unlink(
+			    s->paths[i]); /* While we still listen: nobody else can have put his own there. */
+		close(s->listeners[i]);
 		free(s->paths[i]);
 	}
 }

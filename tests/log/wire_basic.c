@@ -192,8 +192,8 @@ static void long_polls(struct wire_server *s)
 	struct asker a[40];
 	struct mu_buf out = {0};
 	const char *url = unix_url;
-	start(a, 20, unix_url, "hold", 20000);
-	start(a + 20, 20, tcp_url, "hold", 20000);
+	start(a, 10, unix_url, "hold", 20000);
+	start(a + 10, 30, tcp_url, "hold", 20000);
 	wait_waiting(s, 40);
 	struct wire_client *c = wire_client_new(&url, 1);
 	CHECK(ask(c, "hello", 5000, &out) == 0 && strcmp((char *)out.data, "busy") == 0);
@@ -218,6 +218,46 @@ static void long_polls(struct wire_server *s)
 		clock_sleep_msec(5);
 	}
 	wire_client_free(c);
+	mu_buf_free(&out);
+}
+
+/* One ordinary user cannot take every place. */
+static void one_greedy_user(struct wire_server *s)
+{
+	struct asker a[10];
+	struct mu_buf out = {0};
+	const char *url = unix_url;
+	int up[2], down[2], status;
+	char c;
+	if (geteuid() != 0) {
+		printf("not root: no other user can be tried\n");
+		return;
+	}
+	CHECK(chmod(dir, 0711) == 0 && pipe(up) == 0 && pipe(down) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		CHECK(setgid(12345) == 0 && setuid(12345) == 0);
+		start(a, 10, unix_url, "hold", 20000);
+		CHECK(read(down[0], &c, 1) == 1);
+		struct wire_client *w = wire_client_new(&url, 1);
+		CHECK(ask(w, "one more", 5000, &out) == 0 && strcmp((char *)out.data, "busy") == 0);
+		CHECK(write(up[1], "x", 1) == 1);
+		finish(a, 10, 0, "now");
+		CHECK(ask(w, "who", 5000, &out) == 0 &&
+		      strncmp((char *)out.data, "one 1 12345 12345 ", 18) == 0);
+		_exit(0);
+	}
+	wait_waiting(s, 10);
+	struct wire_client *w = wire_client_new(&url, 1);
+	CHECK(write(down[1], "x", 1) == 1 && read(up[0], &c, 1) == 1);
+	CHECK(ask(w, "root", 5000, &out) == 0 && strcmp((char *)out.data, "root") == 0);
+	CHECK(release("now") == 10);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	for (int i = 0; i < 2; i++) {
+		close(up[i]);
+		close(down[i]);
+	}
+	wire_client_free(w);
 	mu_buf_free(&out);
 }
 
@@ -339,6 +379,7 @@ int main(void)
 	echoes();
 	peers();
 	long_polls(s);
+	one_greedy_user(s);
 	rotation();
 	restart(&s);
 	wire_server_close(s);

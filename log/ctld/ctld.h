@@ -1,0 +1,304 @@
+/* ctld/ctld.h: the inside of musterd: the only place that sees log, sched and query together.
+ *
+ * Threads: one core thread runs the loop and owns replica, State and everything in struct ctl that is not marked otherwise; nng
+ * threads verify requests and post them (edge.c); one projector thread writes the view (project.c); reader threads answer queries
+ * (read.c). They meet the core only through ctl_post and the atomics below. */
+#ifndef LOG_CTLD_CTLD_H
+#define LOG_CTLD_CTLD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "log/auth.h"
+#include "log/replica.h"
+#include "log/wire.h"
+#include "proto/base/arena.h"
+#include "proto/base/buf.h"
+#include "proto/base/err.h"
+#include "proto/base/map.h"
+#include "proto/wire.pb-c.h"
+#include "query/view.h"
+#include "sched/sched.h"
+
+/* Bounds, each with the sum that justifies it. */
+enum {
+	CTL_REQUESTS_MAX = 16384,            /* requests in the core at once: 16,384 x 2 KiB is 32 MiB */
+	CTL_BATCH_EVENTS = 256,              /* events in one entry: 256 x 700 B stays under an entry's 256 KiB */
+	CTL_BATCH_BYTES = 200 * 1024,        /* leaves room for one blob of 48 KiB in an entry of 256 KiB */
+	CTL_BLOB_INLINE = 48 * 1024,         /* a larger blob rides in entries of its own before its event */
+	CTL_BLOB_MAX = 16 * 1024 * 1024,     /* scripts and environments above are refused */
+	CTL_PROJECT_MAX = 64 * 1024 * 1024,  /* bytes waiting for the projector before requests are refused as busy */
+	CTL_IN_FLIGHT = 8,                   /* entries proposed and not yet committed */
+	CTL_REQUEST_SEC = 12,                /* a request that found no leader for so long is answered */
+	CTL_VERDICT_RING = 64,               /* entries whose verdicts are kept for their proposers; > CTL_IN_FLIGHT */
+	CTL_DIGEST_EVERY = 1024,
+	CTL_DECIDE_STEPS = 400000,           /* counted steps of one slice: some milliseconds */
+	CTL_READERS = 3,
+	CTL_READ_QUEUE = 4096,
+	CTL_POLL_MSEC_MAX = 30000
+};
+
+/* Kinds of messages between controllers (log_replica_send and log_replica_call). */
+enum ctl_peer_kind {
+	CTL_PEER_REQUEST = 1, /* call: Mu__Forward -> Mu__Reply */
+	CTL_PEER_READPOS = 2, /* call: "" -> u64 pos (empty answer: not leading) */
+	CTL_PEER_HEARD = 3,   /* send: Mu__HeardBatch-like list, see poll.c */
+	CTL_PEER_CLOCK = 4,   /* send: i64 wall usec, u32 level, u64 pos, u8 disk_low, name */
+	CTL_PEER_DIGEST = 5,  /* send: u64 pos, 32 digest, 32 chain */
+	CTL_PEER_IMAGE = 6,   /* call: u64 image id, cursor -> page of rows */
+	CTL_PEER_ENTRIES = 7  /* call: u64 from, u32 max bytes -> raw entries */
+};
+
+struct ctl;
+
+/* A request inside the core: from the edge of this controller, or forwarded by another. */
+struct ctl_req {
+	struct ctl_req *next;
+	struct mu_arena arena;
+	Mu__Author *author;       /* in arena */
+	Mu__Request *request;     /* in arena */
+	struct mu_view raw;       /* its bytes, in arena */
+	struct wire_call *call;   /* answered here when not NULL */
+	struct log_reply_to *peer; /* else answered there */
+	struct auth_who who;
+	int64_t deadline_msec;    /* monotonic */
+	unsigned parts_left;      /* events of it not yet committed */
+	int code;                 /* worst verdict so far */
+	struct sch_verdict verdict;
+	uint64_t pos;
+	bool maybe_in_log;        /* proposed at least once: a give-up answer is "unknown" */
+};
+
+/* One part of an entry being gathered. */
+struct ctl_part {
+	uint8_t kind;
+	size_t offset, len; /* in ctl_batch.bytes */
+	struct ctl_req *req; /* NULL: the controller's own event */
+};
+struct ctl_batch {
+	struct ctl *ctl;
+	struct mu_buf bytes;
+	struct ctl_part part[CTL_BATCH_EVENTS * 2];
+	size_t count;
+	bool has_decided;
+	uint64_t term;
+};
+
+struct ctl_verdicts {
+	uint64_t pos;
+	struct sch_verdict *v; /* one per event part */
+	size_t count, cap;
+};
+
+struct ctl_peer {
+	uint64_t id;
+	char name[64];
+	int64_t offset_usec; /* its wall clock minus ours when last heard */
+	int64_t heard_msec;
+	uint32_t level;
+	uint64_t pos;
+	bool disk_low;
+};
+
+/* A node's long poll. */
+struct ctl_poll {
+	struct ctl_poll *next;
+	struct wire_call *call;
+	struct auth_who who;
+	char *node;
+	uint8_t base_digest[MU_HASH_BYTES];
+	bool has_base;
+	int64_t deadline_msec;
+};
+
+/* A client that waits for a job. */
+struct ctl_wait {
+	struct ctl_wait *next;
+	struct ctl_req *req;
+	uint32_t job, until;
+	int64_t deadline_msec;
+};
+
+struct ctl_options {
+	const char *conf_path;
+	char name[64];
+	bool foreground, clean;
+	int verbose;
+	int64_t clock_skew_usec; /* tests: this controller's clock is off by so much */
+};
+
+struct ctl_counters {
+	_Atomic uint64_t requests, refused_busy, refused_auth, refused_admit, refused_disk, refused_bad, queries, submits;
+	_Atomic uint64_t passes, pass_steps, pass_usec_last, pass_usec_max, starts;
+};
+
+struct ctl {
+	struct ctl_options opt;
+	struct mu_arena conf_arena;
+	Mu__Config *conf; /* of the local file: addresses, directories, own name */
+	const Mu__ControllerConf *self;
+	struct auth_keys keys;
+	uint32_t slurm_uid;
+	char *state_dir, *raft_dir, *view_dir, *socket_path, *pid_path;
+
+	uv_loop_t loop;
+	uv_async_t wake;
+	uv_timer_t tick;    /* 20 ms housekeeping */
+	uv_check_t check;   /* after each round of I/O: flush, decide, wake pollers */
+	uv_idle_t spin;     /* runs while a decide slice is owed */
+	uv_signal_t sig_term, sig_int, sig_hup;
+	pthread_mutex_t post_lock;
+	struct ctl_note *post_first, **post_tail;
+
+	struct log_replica *replica;
+	struct sch_state *st;
+	struct view *view;
+	struct mu_hash chain;
+	enum log_role role;
+	uint64_t term, leader;
+	int64_t leader_seen_msec;
+	bool leader_ready;   /* our LeaderElected of this term is committed */
+	bool suspect;        /* digests differ without a majority */
+	bool closing;
+
+	struct ctl_batch *batch; /* being gathered; NULL: nothing */
+	unsigned in_flight;
+	bool decided_in_flight, tick_in_flight, level_in_flight, founded_in_flight;
+	uint64_t decide_void_pos; /* nothing to decide over this position */
+	struct ctl_verdicts ring[CTL_VERDICT_RING];
+	struct sch_changes changes;
+	struct mu_arena scratch;
+
+	struct ctl_req *waiting, **waiting_tail; /* no leader, or to be tried again */
+	_Atomic unsigned requests;               /* all ctl_req alive */
+
+	struct ctl_poll *polls;
+	struct mu_map dirty_nodes; /* node name -> (void *)1 */
+	bool all_nodes_dirty;
+	struct mu_map heard;       /* node name -> struct ctl_heard * */
+	int64_t heard_sent_msec, heard_logged_msec;
+	struct ctl_wait *waits;
+
+	struct ctl_peer peer[LOG_MEMBERS_MAX];
+	unsigned peers;
+	int64_t clock_sent_msec;
+	int64_t clock_base_usec, clock_mono_usec; /* stamped time = base + (mono - clock_mono) */
+	bool clock_bad;
+	bool disk_low;
+	int64_t disk_checked_msec;
+
+	struct ctl_project *project;
+	struct ctl_readers *readers;
+	struct wire_server *server;
+	struct ctl_counters n;
+	struct { uint64_t pos; struct mu_hash digest, chain; } announced[8];
+	struct ctl_install *install;
+	struct ctl_backfill *backfill;
+	uint64_t replica_id;
+	int exit_code;
+};
+
+/* ---- post.c: the mailbox of the core ---- */
+typedef void (*ctl_fn)(struct ctl *c, void *arg);
+void ctl_post(struct ctl *c, ctl_fn fn, void *arg); /* any thread; runs FN on the core thread, in order */
+void ctl_post_init(struct ctl *c);
+int64_t ctl_mono_msec(void);
+int64_t ctl_mono_usec(void);
+int64_t ctl_wall_usec(const struct ctl *c);
+
+/* ---- core.c: replica's hooks ---- */
+void ctl_core_hooks(struct log_hooks *hooks);
+void ctl_core_housekeeping(struct ctl *c); /* every 20 ms */
+void ctl_core_round(struct ctl *c);        /* after each round of I/O */
+void ctl_elected(struct ctl *c, uint64_t pos);
+
+/* ---- request.c ---- */
+struct ctl_req *ctl_req_new(void);
+void ctl_req_free(struct ctl *c, struct ctl_req *req);
+void ctl_req_answer(struct ctl *c, struct ctl_req *req, const Mu__Reply *reply); /* answers and frees */
+void ctl_req_fail(struct ctl *c, struct ctl_req *req, int code, const char *text); /* the same with a refusal */
+void ctl_req_dispatch(struct ctl *c, struct ctl_req *req); /* core thread: takes REQ */
+void ctl_req_retry_waiting(struct ctl *c);
+void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
+
+/* ---- propose.c ---- */
+/* Adds one event (and BLOBS before it) to the entry being gathered. REQ may be NULL. */
+void ctl_propose_event(struct ctl *c, const Mu__Event *event, struct ctl_req *req);
+int ctl_propose_blob(struct ctl *c, struct mu_view blob);
+void ctl_propose_flush(struct ctl *c, bool force);
+struct ctl_verdicts *ctl_verdicts_at(struct ctl *c, uint64_t pos, bool make);
+
+/* ---- decide.c ---- */
+void ctl_decide(struct ctl *c);
+void ctl_due(struct ctl *c);
+
+/* ---- clock.c ---- */
+int64_t ctl_stamp(struct ctl *c); /* the time for the next entry */
+void ctl_clock_housekeeping(struct ctl *c);
+void ctl_clock_heard(struct ctl *c, uint64_t from, struct mu_view bytes);
+struct ctl_peer *ctl_peer_of(struct ctl *c, uint64_t id);
+
+/* ---- poll.c ---- */
+void ctl_poll_add(struct ctl *c, struct ctl_req *req); /* takes REQ */
+void ctl_poll_changes(struct ctl *c, const struct sch_changes *changes);
+void ctl_poll_wake(struct ctl *c);
+void ctl_poll_housekeeping(struct ctl *c);
+void ctl_heard_from_peer(struct ctl *c, struct mu_view bytes);
+void ctl_wait_add(struct ctl *c, struct ctl_req *req); /* takes REQ */
+
+/* ---- edge.c: wire in ---- */
+int ctl_edge_open(struct ctl *c, struct mu_err *err);
+
+/* ---- read.c: readers ---- */
+int ctl_readers_start(struct ctl *c, struct mu_err *err);
+void ctl_readers_stop(struct ctl *c);
+void ctl_read(struct ctl *c, struct ctl_req *req); /* any thread: takes REQ; refused as busy when the queue is full */
+void ctl_read_housekeeping(struct ctl *c);
+/* Runs FN on a reader thread (image pages, blobs, entries for peers). */
+void ctl_read_task(struct ctl *c, void (*fn)(struct ctl *c, void *arg), void *arg);
+void ctl_readpos_from_peer(struct ctl *c, struct log_reply_to *reply);
+
+/* ---- project.c ---- */
+int ctl_project_start(struct ctl *c, struct mu_err *err);
+void ctl_project_stop(struct ctl *c); /* writes what is queued, joins */
+void ctl_project_push(struct ctl *c, uint64_t pos, const struct log_entry *entry, const struct sch_changes *changes);
+/* After everything queued so far is applied, runs WORK(c, arg) on the projector's thread (the view's only writer), then posts DONE
+ * (may be NULL) to the core with the same ARG. */
+void ctl_project_work(struct ctl *c, ctl_fn work, ctl_fn done, void *arg);
+size_t ctl_project_bytes(const struct ctl *c);
+
+/* ---- snapshot.c ---- */
+void ctl_snapshot_due(void *arg);
+void ctl_snapshot_install(void *arg, const struct log_pointer *pointer, uint64_t from);
+int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer);
+void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
+void ctl_entries_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
+void ctl_backfill_resume(struct ctl *c);
+void ctl_backfill_housekeeping(struct ctl *c);
+
+/* ---- member.c ---- */
+void ctl_member(struct ctl *c, struct ctl_req *req); /* takes REQ */
+void ctl_ping(struct ctl *c, struct ctl_req *req);   /* takes REQ */
+void ctl_control(struct ctl *c, struct ctl_req *req); /* takes REQ */
+void ctl_digest_ask(struct ctl *c, struct ctl_req *req);
+void ctl_digest_check(struct ctl *c, uint64_t pos);
+void ctl_digest_from_peer(struct ctl *c, uint64_t from, struct mu_view bytes);
+void ctl_level_housekeeping(struct ctl *c);
+
+/* ---- disk.c ---- */
+void ctl_disk_housekeeping(struct ctl *c);
+void ctl_disk_reserve(struct ctl *c);
+
+/* ---- gauges.c ---- */
+void ctl_metrics_close(void);
+int ctl_metrics_open(struct ctl *c, struct mu_err *err);
+void ctl_gauges_refresh(struct ctl *c);
+void ctl_diag_ask(struct ctl *c, struct ctl_req *req); /* takes REQ */
+
+/* ---- setup.c ---- */
+int ctl_setup(struct ctl *c, struct mu_err *err);
+
+#endif

@@ -1,0 +1,277 @@
+/* ctld/history_main.c: muster-history: the offline verbs over one controller's directory. `muster VERB` runs it.
+ * It never writes to an archive; `controller recover` alone changes a directory, and says what that means. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log/ctld/setup.h"
+#include "log/diag.h"
+#include "proto/conf.h"
+#include "proto/units.h"
+#include "proto/version.h"
+#include "query/history.h"
+
+static const char USAGE[] =
+	"Usage: muster-history VERB [DIR] [OPTIONS...]\n"
+	"  replay [DIR]              fold the archive and print the position, digest and chain it reaches\n"
+	"  log verify [DIR]          recompute the hash chain; names the first position that is wrong\n"
+	"  log dump [DIR]            print every entry, a line for each part\n"
+	"  log tail [DIR]            print the last entries\n"
+	"  controller recover DIR    make a cluster of one out of DIR after the others are lost for ever\n"
+	"DIR is a controller's StateSaveLocation; without it the configuration says where this host's is.\n"
+	"  --from POS, --to POS      the positions to look at (default: all)\n"
+	"  -n COUNT                  entries that tail prints (default 10)\n"
+	"  --name NAME               the controller's name (default: the last part of DIR, else the host's name)\n"
+	"  --json                    JSON lines\n"
+	"  --i-have-lost-the-others  needed by recover\n"
+	"  -f FILE                   configuration file\n"
+	"\nHelp options:\n"
+	"  -h, --help                show this help\n"
+	"  -V, --version             print the version and exit\n";
+
+struct args {
+	const char *conf, *dir, *name;
+	uint64_t from, to, count;
+	bool json, lost;
+};
+
+static int die(const struct mu_err *err)
+{
+	fprintf(stderr, "muster: error: %s\n", err->text);
+	return 1;
+}
+
+static int print_line(void *arg, const char *text, size_t len)
+{
+	(void)arg;
+	return fwrite(text, 1, len, stdout) == len ? 0 : MU_EIO;
+}
+
+static int open_view(const struct args *a, struct view **ret, struct mu_err *err)
+{
+	char path[4096];
+
+	(void)snprintf(path, sizeof path, "%s/view", a->dir);
+	if (access(path, F_OK))
+		return mu_fail(err, MU_ENOENT, "%s holds no view: name a controller's StateSaveLocation.", a->dir);
+	return view_open(path, true, ret, err);
+}
+
+static int replay(const struct args *a)
+{
+	char digest[65], chain[65];
+	struct hist_replay r = {0};
+	struct mu_err err = {0};
+	struct view *v = NULL;
+	uint64_t bad = 0;
+	int code = open_view(a, &v, &err);
+
+	if (!code)
+		code = hist_replay(v, a->from, a->to, NULL, NULL, &r, &bad, &err);
+	view_close(v);
+	if (code)
+		return die(&err);
+	mu_hash_print(&r.digest, digest);
+	mu_hash_print(&r.chain, chain);
+	if (a->json)
+		printf("{\"pos\":%llu,\"digest\":\"%s\",\"chain\":\"%s\",\"first\":%llu,\"events\":%llu,\"voided\":%llu,\"digests_checked\":%llu}\n",
+		       (unsigned long long)r.last, digest, chain, (unsigned long long)r.first, (unsigned long long)r.events,
+		       (unsigned long long)r.voided, (unsigned long long)r.digests_checked);
+	else
+		printf("pos %llu digest %s chain %s\nfolded %llu events of positions %llu to %llu, %llu void; compared %llu recorded digests\n",
+		       (unsigned long long)r.last, digest, chain, (unsigned long long)r.events, (unsigned long long)r.first,
+		       (unsigned long long)r.last, (unsigned long long)r.voided, (unsigned long long)r.digests_checked);
+	return 0;
+}
+
+static int verify(const struct args *a)
+{
+	struct mu_err err = {0};
+	struct view *v = NULL;
+	uint64_t bad = 0, last;
+	int code = open_view(a, &v, &err);
+
+	if (!code)
+		code = view_verify(v, a->from, a->to, &bad, &err);
+	last = v ? view_pos(v) : 0;
+	view_close(v);
+	if (code && bad) {
+		fprintf(stderr, "muster: error: position %llu: %s\n", (unsigned long long)bad, err.text);
+		return 1;
+	}
+	if (code)
+		return die(&err);
+	printf("the chain is whole up to position %llu\n", (unsigned long long)(a->to ? a->to : last));
+	return 0;
+}
+
+static int dump(const struct args *a, bool tail)
+{
+	struct mu_err err = {0};
+	struct view *v = NULL;
+	uint64_t from = a->from, last;
+	int code = open_view(a, &v, &err);
+
+	if (!code && tail) {
+		last = view_pos(v);
+		from = last > a->count ? last - a->count + 1 : view_archive_first(v);
+	}
+	if (!code && view_pos(v))
+		code = hist_dump(v, from, a->to, a->json, print_line, NULL, &err);
+	view_close(v);
+	return code ? die(&err) : 0;
+}
+
+static int recover(const struct args *a, const Mu__Config *conf)
+{
+	const char *slash = strrchr(a->dir, '/'), *name = a->name ? a->name : slash ? slash + 1 : a->dir;
+	const Mu__ControllerConf *self = NULL;
+	char address[64], raft[4096];
+	struct mu_err err = {0};
+
+	if (!a->lost) {
+		fprintf(stderr, "muster: error: recover makes a cluster of one out of %s: whatever only the other controllers had acknowledged is lost, and they are shut out for ever; "
+				"repeat it with --i-have-lost-the-others when that is so\n", a->dir);
+		return 1;
+	}
+	for (size_t i = 0; i < conf->n_controller; i++)
+		if (!strcmp(conf->controller[i]->name, name))
+			self = conf->controller[i];
+	if (!self) {
+		fprintf(stderr, "muster: error: %s is no controller of the configuration; say which with --name\n", name);
+		return 1;
+	}
+	(void)snprintf(raft, sizeof raft, "%s/raft", a->dir);
+	if (ctl_peer_address(self, address, sizeof address, &err) || log_replica_recover(raft, name, address, &err))
+		return die(&err);
+	printf("controller %s is now a cluster of one; what only the others had acknowledged is missing from it\n"
+	       "start its musterd; add replacements with `muster controller add`; the old controllers are shut out\n", name);
+	return 0;
+}
+
+static uint64_t number(const char *what, const char *text)
+{
+	struct mu_err err = {0};
+	int64_t n;
+
+	if (mu_number_parse(what, text, 0, INT64_MAX, &n, &err)) {
+		fprintf(stderr, "muster: error: %s\n", err.text);
+		exit(1);
+	}
+	return (uint64_t)n;
+}
+
+static void options(struct args *a, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"from", required_argument, NULL, 1}, {"to", required_argument, NULL, 2},
+		{"name", required_argument, NULL, 3}, {"json", no_argument, NULL, 4},
+		{"i-have-lost-the-others", no_argument, NULL, 5}, {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+	int o;
+
+	while ((o = getopt_long(argc, argv, "f:n:hV", longs, NULL)) != -1) {
+		switch (o) {
+		case 1:
+			a->from = number("--from", optarg);
+			break;
+		case 2:
+			a->to = number("--to", optarg);
+			break;
+		case 3:
+			a->name = optarg;
+			break;
+		case 4:
+			a->json = true;
+			break;
+		case 5:
+			a->lost = true;
+			break;
+		case 'f':
+			a->conf = optarg;
+			break;
+		case 'n':
+			a->count = number("-n", optarg);
+			break;
+		case 'V':
+			printf("slurm %s (muster %s)\n", MU_SLURM_VERSION, MU_VERSION);
+			exit(0);
+		case 'h':
+			fputs(USAGE, stdout);
+			exit(0);
+		default:
+			fprintf(stderr, "Try \"muster-history --help\" for more information\n");
+			exit(1);
+		}
+	}
+}
+
+/* The configuration, and the directory that it names when none was given. */
+static int place(struct args *a, struct mu_arena *arena, Mu__Config **ret_conf, bool need_conf)
+{
+	static char dir[4096];
+	struct mu_err err = {0};
+	char host[256] = "";
+	const char *save, *at;
+	int code = 0;
+
+	if (need_conf || !a->dir)
+		code = ctl_load_conf(ctl_conf_path(a->conf), arena, ret_conf, &err);
+	if (code)
+		return die(&err);
+	if (a->dir)
+		return 0;
+	(void)gethostname(host, sizeof host - 1);
+	host[strcspn(host, ".")] = 0;
+	save = mu_conf_get(*ret_conf, "StateSaveLocation", "/var/spool/muster");
+	at = strstr(save, "%n");
+	(void)snprintf(dir, sizeof dir, at ? "%.*s%s%s" : "%.*s", at ? (int)(at - save) : (int)strlen(save), save, a->name ? a->name : host,
+		       at ? at + 2 : "");
+	a->dir = dir;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = {.count = 10};
+	struct mu_arena arena = {0};
+	Mu__Config *conf = NULL;
+	const char *verb, *word = "";
+	int code;
+
+	(void)diag_open("muster", NULL, DIAG_ERROR, 1);
+	options(&a, argc, argv);
+	if (optind >= argc) {
+		fputs(USAGE, stderr);
+		return 1;
+	}
+	verb = argv[optind++];
+	if ((!strcmp(verb, "log") || !strcmp(verb, "controller")) && optind < argc)
+		word = argv[optind++];
+	if (optind < argc)
+		a.dir = argv[optind++];
+	if (optind < argc) {
+		fprintf(stderr, "muster: error: \"%s\" is one word too many\n", argv[optind]);
+		return 1;
+	}
+	code = place(&a, &arena, &conf, !strcmp(word, "recover"));
+	if (code)
+		return code;
+	if (!strcmp(verb, "replay"))
+		code = replay(&a);
+	else if (!strcmp(word, "verify"))
+		code = verify(&a);
+	else if (!strcmp(word, "dump") || !strcmp(word, "tail"))
+		code = dump(&a, !strcmp(word, "tail"));
+	else if (!strcmp(word, "recover"))
+		code = recover(&a, conf);
+	else {
+		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, log verify, log dump, log tail and controller recover are\n", verb,
+			*word ? " " : "", word);
+		code = 1;
+	}
+	mu_arena_free(&arena);
+	return code;
+}

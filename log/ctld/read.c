@@ -1,0 +1,396 @@
+/* ctld/read.c: queries: first the position they must see, then a reader thread answers from the view.
+ * Owns: readers, the coalescing of position questions (one to the leader per 5 ms for all that wait). */
+#include "log/ctld/ctld.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log/diag.h"
+#include "proto/base/map.h"
+#include "proto/pb.h"
+#include "query/rows.h"
+
+enum { READ_ASK_MSEC = 5, READ_NO_LEADER_MSEC = 1000, READ_WAIT_MSEC = 3000, LOG_PAGE_BYTES = 4 << 20 };
+
+struct task {
+	struct task *next;
+	void (*fn)(struct ctl *c, void *arg);
+	void *arg;
+};
+
+struct ctl_readers {
+	struct ctl *ctl;
+	pthread_t thread[CTL_READERS];
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	struct task *first, **tail;
+	unsigned queued;
+	bool stop;
+	/* core thread only */
+	struct ctl_req *wanting;  /* arrived since the last question went out */
+	struct ctl_req *asking;   /* the question in flight covers these */
+	int64_t asked_msec;
+	bool in_flight;
+};
+
+void ctl_read_task(struct ctl *c, void (*fn)(struct ctl *c, void *arg), void *arg)
+{
+	struct ctl_readers *rs = c->readers;
+	struct task *t = calloc(1, sizeof *t);
+
+	if (!t)
+		abort();
+	t->fn = fn;
+	t->arg = arg;
+	pthread_mutex_lock(&rs->lock);
+	*rs->tail = t;
+	rs->tail = &t->next;
+	rs->queued++;
+	pthread_cond_signal(&rs->cond);
+	pthread_mutex_unlock(&rs->lock);
+}
+
+static void *run(void *arg)
+{
+	struct ctl_readers *rs = arg;
+
+	for (;;) {
+		struct task *t;
+
+		pthread_mutex_lock(&rs->lock);
+		while (!rs->first && !rs->stop)
+			pthread_cond_wait(&rs->cond, &rs->lock);
+		t = rs->first;
+		if (t) {
+			rs->first = t->next;
+			if (!rs->first)
+				rs->tail = &rs->first;
+			rs->queued--;
+		}
+		pthread_mutex_unlock(&rs->lock);
+		if (!t)
+			return NULL;
+		t->fn(rs->ctl, t->arg);
+		free(t);
+	}
+}
+
+int ctl_readers_start(struct ctl *c, struct mu_err *err)
+{
+	struct ctl_readers *rs = calloc(1, sizeof *rs);
+
+	if (!rs)
+		return mu_fail(err, MU_ENOMEM, "No memory for readers.");
+	rs->ctl = c;
+	rs->tail = &rs->first;
+	pthread_mutex_init(&rs->lock, NULL);
+	pthread_cond_init(&rs->cond, NULL);
+	for (unsigned i = 0; i < CTL_READERS; i++)
+		if (pthread_create(&rs->thread[i], NULL, run, rs))
+			return mu_fail(err, MU_EINTERNAL, "A reader thread could not be started.");
+	c->readers = rs;
+	return 0;
+}
+
+void ctl_readers_stop(struct ctl *c)
+{
+	struct ctl_readers *rs = c->readers;
+
+	if (!rs)
+		return;
+	pthread_mutex_lock(&rs->lock);
+	rs->stop = true;
+	pthread_cond_broadcast(&rs->cond);
+	pthread_mutex_unlock(&rs->lock);
+	for (unsigned i = 0; i < CTL_READERS; i++)
+		pthread_join(rs->thread[i], NULL);
+	pthread_mutex_destroy(&rs->lock);
+	pthread_cond_destroy(&rs->cond);
+	free(rs);
+	c->readers = NULL;
+}
+
+/* ---- answers, on a reader thread ---- */
+static void answer_query(struct ctl *c, struct ctl_req *req)
+{
+	struct query_caller caller = {.uid = req->author->uid, .operator = req->author->operator_};
+	Mu__Reply reply = MU__REPLY__INIT;
+	Mu__Rows rows = MU__ROWS__INIT;
+	struct mu_err err = {0};
+	int64_t age = req->deadline_msec < 0 ? -req->deadline_msec : 0;
+	int code;
+
+	(void)view_wait(c->view, req->pos, READ_WAIT_MSEC);
+	code = query_rows(c->view, req->request->query, &caller, &req->arena, &rows, &err);
+	if (code) {
+		ctl_req_fail(c, req, code, err.text);
+		return;
+	}
+	if (age) {
+		rows.has_age_usec = 1;
+		rows.age_usec = age * 1000;
+	}
+	reply.answer_case = MU__REPLY__ANSWER_ROWS;
+	reply.rows = &rows;
+	ctl_req_answer(c, req, &reply);
+}
+
+static void answer_log(struct ctl *c, struct ctl_req *req)
+{
+	const Mu__LogAsk *ask = req->request->log;
+	Mu__Reply reply = MU__REPLY__INIT;
+	Mu__LogReply log = MU__LOG_REPLY__INIT;
+	struct mu_err err = {0};
+	struct mu_hash chain;
+	size_t bytes = 0, cap = 0, max = ask->max_bytes && ask->max_bytes < LOG_PAGE_BYTES ? ask->max_bytes : LOG_PAGE_BYTES;
+	uint64_t pos = ask->from ? ask->from : view_archive_first(c->view), last = ask->to ? ask->to : UINT64_MAX;
+
+	if (!req->author->operator_) {
+		ctl_req_fail(c, req, MU_EPERM, NULL);
+		return;
+	}
+	if (ask->wait_msec)
+		(void)view_wait(c->view, pos, ask->wait_msec > CTL_POLL_MSEC_MAX ? CTL_POLL_MSEC_MAX : ask->wait_msec);
+	log.has_first = log.has_last = 1;
+	log.first = pos;
+	if (pos > 1) {
+		MU_CLEANUP(mu_buf_free) struct mu_buf before = {0};
+
+		if (!view_entry_get(c->view, pos - 1, &before, &chain, &err)) {
+			log.has_chain_before = 1;
+			log.chain_before.data = mu_arena_dup(&req->arena, chain.b, sizeof chain.b);
+			log.chain_before.len = sizeof chain.b;
+		}
+	}
+	for (; pos && pos <= last && bytes < max; pos++) {
+		MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
+
+		if (view_entry_get(c->view, pos, &raw, &chain, &err))
+			break;
+		if (log.n_entry == cap) {
+			ProtobufCBinaryData *more = mu_arena_alloc(&req->arena, (cap = cap ? 2 * cap : 64) * sizeof *more);
+
+			if (log.n_entry)
+				memcpy(more, log.entry, log.n_entry * sizeof *more);
+			log.entry = more;
+		}
+		log.entry[log.n_entry].data = mu_arena_dup(&req->arena, raw.data, raw.len);
+		log.entry[log.n_entry++].len = raw.len;
+		log.last = pos;
+		bytes += raw.len;
+	}
+	reply.answer_case = MU__REPLY__ANSWER_LOG;
+	reply.log = &log;
+	ctl_req_answer(c, req, &reply);
+}
+
+/* ---- blobs: scripts and environments ---- */
+static const char MANIFEST[] = "\001muster-pieces-1\n";
+
+static int blob_whole(struct ctl *c, const uint8_t *hash, struct mu_buf *out, struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf list = {0};
+	int code = view_blob_get(c->view, hash, &list, err);
+	size_t head = sizeof MANIFEST - 1;
+
+	if (code)
+		return code;
+	if (list.len < head || memcmp(list.data, MANIFEST, head)) {
+		mu_buf_add(out, list.data, list.len);
+		return 0;
+	}
+	for (size_t at = head; at + MU_HASH_BYTES <= list.len; at += MU_HASH_BYTES) {
+		code = view_blob_get(c->view, list.data + at, out, err);
+		if (code)
+			return code;
+		if (out->len > CTL_BLOB_MAX)
+			return mu_fail(err, MU_ECORRUPT, "A script or environment in the view is larger than any that was accepted.");
+	}
+	return 0;
+}
+
+static void answer_blob(struct ctl *c, struct ctl_req *req)
+{
+	enum { PAGE = 4 << 20 };
+	const Mu__BlobAsk *ask = req->request->blob;
+	MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
+	Mu__Reply reply = MU__REPLY__INIT;
+	Mu__BlobReply blob = MU__BLOB_REPLY__INIT;
+	struct mu_err err = {0};
+	int code;
+
+	(void)view_wait(c->view, req->pos, READ_WAIT_MSEC);
+	code = blob_whole(c, ask->hash.data, &out, &err);
+	if (!code && ask->offset > out.len)
+		code = mu_fail(&err, MU_EINVAL, "The offset lies behind the end of the blob.");
+	if (code) {
+		ctl_req_fail(c, req, code, err.text);
+		return;
+	}
+	blob.has_data = blob.has_total = 1;
+	blob.total = out.len;
+	blob.data.data = out.data + ask->offset;
+	blob.data.len = out.len - ask->offset < PAGE ? out.len - ask->offset : PAGE;
+	reply.answer_case = MU__REPLY__ANSWER_BLOB;
+	reply.blob = &blob;
+	ctl_req_answer(c, req, &reply);
+}
+
+static void answer(struct ctl *c, void *arg)
+{
+	struct ctl_req *req = arg;
+
+	switch (req->request->ask_case) {
+	case MU__REQUEST__ASK_QUERY:
+		answer_query(c, req);
+		return;
+	case MU__REQUEST__ASK_LOG:
+		answer_log(c, req);
+		return;
+	default:
+		answer_blob(c, req);
+	}
+}
+
+/* ---- which position, on the core thread ---- */
+static bool same_hash(protobuf_c_boolean has, const ProtobufCBinaryData *a, const ProtobufCBinaryData *b)
+{
+	return has && a->len == MU_HASH_BYTES && b->len == MU_HASH_BYTES && !memcmp(a->data, b->data, MU_HASH_BYTES);
+}
+
+/* A blob is for the job's owner, operators, and nodes that run the job; its name must be one the job carries. */
+static bool may_read_blob(struct ctl *c, const struct ctl_req *req)
+{
+	const Mu__BlobAsk *ask = req->request->blob;
+	const Mu__JobRow *job = sch_job(c->st, ask->job);
+	bool named, allowed = false;
+
+	if (!job || !job->spec || ask->hash.len != MU_HASH_BYTES)
+		return false;
+	named = same_hash(job->spec->has_script_hash, &job->spec->script_hash, &ask->hash) ||
+		same_hash(job->spec->has_env_hash, &job->spec->env_hash, &ask->hash);
+	if (req->author->node) {
+		for (size_t i = 0; i < job->n_alloc && !allowed; i++)
+			allowed = job->alloc[i]->node && !strcmp(job->alloc[i]->node, req->author->node);
+	} else {
+		allowed = req->author->operator_ || job->uid == req->author->uid;
+	}
+	return named && allowed;
+}
+
+static void release(struct ctl *c, struct ctl_req *list, uint64_t pos, int64_t age_msec)
+{
+	while (list) {
+		struct ctl_req *req = list;
+
+		list = req->next;
+		if (req->request->ask_case == MU__REQUEST__ASK_BLOB && !may_read_blob(c, req)) {
+			ctl_req_fail(c, req, MU_EPERM, NULL);
+			continue;
+		}
+		req->pos = pos;
+		req->deadline_msec = age_msec ? -age_msec : 0;
+		ctl_read_task(c, answer, req);
+	}
+}
+
+static void on_pos(void *arg, int code, struct mu_view bytes)
+{
+	struct ctl *c = arg;
+	struct ctl_readers *rs = c->readers;
+	struct ctl_req *list;
+
+	if (!rs)
+		return;
+	list = rs->asking;
+	rs->asking = NULL;
+	rs->in_flight = false;
+	if (!code && bytes.len == 8) {
+		release(c, list, mu_get_be64(bytes.data), 0);
+		return;
+	}
+	while (list) { /* asked again by housekeeping, or answered with its age */
+		struct ctl_req *req = list;
+
+		list = req->next;
+		req->next = rs->wanting;
+		rs->wanting = req;
+	}
+}
+
+static void ask_position(struct ctl *c)
+{
+	struct ctl_readers *rs = c->readers;
+	int64_t now = ctl_mono_msec();
+
+	if (!rs->wanting || rs->in_flight)
+		return;
+	if (c->role == LOG_LEADER && c->leader_ready && log_replica_lease(c->replica)) {
+		struct ctl_req *list = rs->wanting;
+
+		rs->wanting = NULL;
+		release(c, list, sch_pos(c->st), 0);
+	} else if (c->role != LOG_LEADER && c->leader && now - rs->asked_msec >= READ_ASK_MSEC) {
+		rs->asked_msec = now;
+		rs->asking = rs->wanting;
+		rs->wanting = NULL;
+		rs->in_flight = true;
+		if (log_replica_call(c->replica, c->leader, CTL_PEER_READPOS, (struct mu_view){NULL, 0}, 1000, on_pos, c))
+			on_pos(c, MU_ECONNECT, (struct mu_view){NULL, 0});
+	}
+}
+
+void ctl_readpos_from_peer(struct ctl *c, struct log_reply_to *reply)
+{
+	uint8_t pos[8];
+	bool current = c->role == LOG_LEADER && c->leader_ready && log_replica_lease(c->replica);
+
+	mu_put_be64(pos, sch_pos(c->st));
+	log_replica_answer(c->replica, reply, (struct mu_view){pos, current ? 8 : 0});
+}
+
+void ctl_read_housekeeping(struct ctl *c)
+{
+	struct ctl_readers *rs = c->readers;
+	struct ctl_req **at = &rs->wanting;
+	int64_t now = ctl_mono_msec();
+
+	ask_position(c);
+	while (*at) {
+		struct ctl_req *req = *at;
+		int64_t waited = now - (req->deadline_msec - CTL_REQUEST_SEC * 1000);
+
+		if (waited >= READ_NO_LEADER_MSEC) {
+			int64_t age = now - c->leader_seen_msec;
+
+			*at = req->next;
+			req->next = NULL;
+			release(c, req, sch_pos(c->st), age > 0 ? age : 1);
+		} else {
+			at = &req->next;
+		}
+	}
+}
+
+static void wants_position(struct ctl *c, void *arg)
+{
+	struct ctl_req *req = arg;
+
+	if (req->request->ask_case == MU__REQUEST__ASK_LOG) {
+		ctl_read_task(c, answer, req);
+		return;
+	}
+	req->next = c->readers->wanting;
+	c->readers->wanting = req;
+	ask_position(c);
+}
+
+void ctl_read(struct ctl *c, struct ctl_req *req)
+{
+	if (c->readers->queued > CTL_READ_QUEUE) {
+		atomic_fetch_add(&c->n.refused_busy, 1);
+		ctl_req_fail(c, req, MU_EBUSY, "The controller has too many queries waiting; try again");
+		return;
+	}
+	ctl_post(c, wants_position, req);
+}

@@ -1,0 +1,16 @@
+/* ctld/setup.h: reading configuration and files at start, for musterd and muster-history. */
+#ifndef LOG_CTLD_SETUP_H
+#define LOG_CTLD_SETUP_H
+
+#include "log/ctld/ctld.h"
+
+/* OPTION, else $SLURM_CONF, else $MUSTER_CONF, else the first place that has one. Borrowed. */
+const char *ctl_conf_path(const char *option);
+/* The whole text of PATH in ARENA, NUL-terminated. 0, MU_ENOENT, MU_EIO, MU_EINVAL, MU_ESYNTAX. */
+int ctl_read_file(const char *path, struct mu_arena *arena, const char **ret_text, struct mu_err *err);
+/* Reads and checks the configuration with its companion files; remarks go to diag. */
+int ctl_load_conf(const char *path, struct mu_arena *arena, Mu__Config **ret, struct mu_err *err);
+/* Numeric "ip:port" of a controller's peer port. */
+int ctl_peer_address(const Mu__ControllerConf *conf, char *out, size_t cap, struct mu_err *err);
+
+#endif

@@ -1,0 +1,550 @@
+/* ctld/snapshot.c: Raft snapshots are pointers; the rows they name travel between controllers as images of the view.
+ *
+ * Due: the view is made durable, then the pointer is handed to the replica. Install: pages of a peer's image go into a fresh State on
+ * a reader thread; when all is there and right, the projector switches the view and the core takes the State; only then is the
+ * leader's InstallSnapshot let through. Afterwards the archive below is fetched from a peer (backfill), its progress kept in the
+ * file "backfill" so that it goes on after a restart. */
+#include "log/ctld/ctld.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log/ctld/nodekeys.h"
+#include "log/diag.h"
+#include "proto/base/map.h"
+
+enum { IMAGE_PAGE = 512 * 1024, IMAGES_OPEN = 4, IMAGE_HEAD = 8 + 8 + 32 + 1 + 4, CURSOR_MAX = 1024 };
+enum { IMAGE_IDLE_MSEC = 30000, CALL_MSEC = 10000, BACKFILL_PAGE = 1 << 20 };
+
+/* ---- a snapshot of ours is due ---- */
+static void sync_view(struct ctl *c, void *arg)
+{
+	struct mu_err err = {0};
+
+	(void)arg;
+	if (view_sync(c->view, &err))
+		diag_fatal("The view could not be made durable: %s", err.text);
+}
+
+static void synced(struct ctl *c, void *arg)
+{
+	struct log_pointer *pointer = arg;
+
+	if (!c->closing)
+		log_replica_snapshot_ready(c->replica, pointer);
+	free(pointer);
+}
+
+void ctl_snapshot_due(void *arg)
+{
+	struct ctl *c = arg;
+	struct log_pointer *pointer = calloc(1, sizeof *pointer);
+
+	if (!pointer)
+		abort();
+	pointer->pos = sch_pos(c->st);
+	pointer->time_usec = sch_now_usec(c->st);
+	pointer->chain = c->chain;
+	sch_digest(c->st, &pointer->digest);
+	ctl_project_work(c, sync_view, synced, pointer);
+}
+
+/* ---- serving an image ---- */
+struct open_image {
+	uint64_t id, pos;
+	struct mu_hash chain;
+	struct view_image *image;
+	int64_t used_msec;
+	bool busy;
+};
+static struct open_image images[IMAGES_OPEN];
+static uint64_t next_image = 1;
+static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct page_ask {
+	struct log_reply_to *reply;
+	uint64_t image;
+	struct mu_buf cursor, out;
+};
+
+static struct open_image *image_new(struct ctl *c)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
+	struct open_image *im = NULL;
+	struct mu_err err = {0};
+
+	for (unsigned i = 0; i < IMAGES_OPEN; i++)
+		if (!images[i].busy && (!im || !images[i].image || images[i].used_msec < im->used_msec))
+			im = &images[i];
+	if (!im || (im->image && ctl_mono_msec() - im->used_msec < IMAGE_IDLE_MSEC))
+		return NULL;
+	im->image = view_image_close(im->image);
+	if (view_image_open(c->view, &im->image, &im->pos, &err) || view_entry_get(c->view, im->pos, &raw, &im->chain, &err)) {
+		diag_error("An image of the view could not be opened: %s", err.text);
+		im->image = view_image_close(im->image);
+		return NULL;
+	}
+	im->id = next_image++;
+	return im;
+}
+
+static struct open_image *image_take(struct ctl *c, uint64_t id)
+{
+	struct open_image *im = NULL;
+
+	pthread_mutex_lock(&images_lock);
+	if (!id)
+		im = image_new(c);
+	for (unsigned i = 0; id && i < IMAGES_OPEN; i++)
+		if (images[i].id == id && images[i].image && !images[i].busy)
+			im = &images[i];
+	if (im)
+		im->busy = true;
+	pthread_mutex_unlock(&images_lock);
+	return im;
+}
+
+static void image_page_done(struct ctl *c, void *arg)
+{
+	struct page_ask *ask = arg;
+
+	if (!c->closing)
+		log_replica_answer(c->replica, ask->reply, (struct mu_view){ask->out.data, ask->out.len});
+	mu_buf_free(&ask->cursor);
+	mu_buf_free(&ask->out);
+	free(ask);
+}
+
+/* Page: u64 image, u64 pos, 32 chain, u8 more, u32 cursor length, cursor, rows. Empty: no image can be had. */
+static void image_page(struct ctl *c, void *arg)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf rows = {0};
+	struct page_ask *ask = arg;
+	struct open_image *im = image_take(c, ask->image);
+	struct mu_err err = {0};
+	uint8_t head[IMAGE_HEAD];
+	bool more = false;
+
+	if (im && !view_image_read(im->image, &ask->cursor, IMAGE_PAGE, &rows, &more, &err)) {
+		mu_put_be64(head, im->id);
+		mu_put_be64(head + 8, im->pos);
+		memcpy(head + 16, im->chain.b, 32);
+		head[48] = more;
+		mu_put_be32(head + 49, (uint32_t)ask->cursor.len);
+		mu_buf_add(&ask->out, head, sizeof head);
+		mu_buf_add(&ask->out, ask->cursor.data, ask->cursor.len);
+		mu_buf_add(&ask->out, rows.data, rows.len);
+	}
+	pthread_mutex_lock(&images_lock);
+	if (im) {
+		im->busy = false;
+		im->used_msec = ctl_mono_msec();
+		if (!more)
+			im->image = view_image_close(im->image);
+	}
+	pthread_mutex_unlock(&images_lock);
+	ctl_post(c, image_page_done, ask);
+}
+
+void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply)
+{
+	struct page_ask *ask;
+
+	if (bytes.len < 8 || bytes.len > 8 + CURSOR_MAX) {
+		log_replica_answer(c->replica, reply, (struct mu_view){NULL, 0});
+		return;
+	}
+	ask = calloc(1, sizeof *ask);
+	if (!ask)
+		abort();
+	ask->reply = reply;
+	ask->image = mu_get_be64(bytes.data);
+	mu_buf_add(&ask->cursor, bytes.data + 8, bytes.len - 8);
+	ctl_read_task(c, image_page, ask);
+}
+
+/* ---- taking an image ---- */
+struct ctl_install {
+	struct log_pointer pointer;
+	uint64_t from, image, pos, old_pos;
+	struct mu_hash chain;
+	struct mu_buf cursor, page;
+	struct sch_state *st;
+	size_t rows;
+	bool more, bad;
+};
+
+static void install_end(struct ctl *c, bool ok)
+{
+	struct ctl_install *in = c->install;
+
+	c->install = NULL;
+	if (!ok)
+		diag_error("Fetching the State of position %llu from controller %016llx failed; it will be tried again.",
+			   (unsigned long long)in->pointer.pos, (unsigned long long)in->from);
+	log_replica_install_ready(c->replica, &in->pointer, ok);
+	sch_state_free(in->st);
+	mu_buf_free(&in->cursor);
+	mu_buf_free(&in->page);
+	free(in);
+}
+
+static void backfill_note(struct ctl *c, uint64_t from, uint64_t to);
+
+static void switch_view(struct ctl *c, void *arg)
+{
+	struct ctl_install *in = arg;
+	struct mu_err err = {0};
+
+	if (view_switch(c->view, in->st, &in->chain, &err) || view_sync(c->view, &err))
+		diag_fatal("The view could not take the fetched State: %s", err.text);
+}
+
+static void switched(struct ctl *c, void *arg)
+{
+	struct ctl_install *in = arg;
+
+	sch_state_free(c->st);
+	c->st = in->st;
+	in->st = NULL;
+	c->chain = in->chain;
+	c->all_nodes_dirty = true;
+	ctl_node_keys_follow(c->st, NULL);
+	diag_info("Controller %s took the State of position %llu from another (%zu rows).", c->opt.name, (unsigned long long)in->pos, in->rows);
+	install_end(c, true);
+}
+
+static void install_next(struct ctl *c);
+
+static bool install_rows(struct ctl_install *in, struct mu_err *err)
+{
+	const uint8_t *p = in->page.data, *end = p + in->page.len;
+
+	while (p < end) {
+		uint32_t len;
+		uint8_t kind;
+
+		if (end - p < 2 || end - p < 2 + p[1] + 4)
+			return false;
+		kind = p[0];
+		p += 2 + p[1];
+		len = mu_get_be32(p);
+		p += 4;
+		if ((size_t)(end - p) < len || sch_load_row(in->st, kind, p, len, err))
+			return false;
+		p += len;
+		in->rows++;
+	}
+	return true;
+}
+
+static void install_work(struct ctl *c, void *arg)
+{
+	struct ctl_install *in = arg;
+	struct mu_err err = {0};
+	struct mu_hash digest;
+
+	in->bad = !install_rows(in, &err);
+	if (!in->bad && !in->more) {
+		in->bad = sch_load_done(in->st, &err) || sch_pos(in->st) != in->pos || in->pos < in->pointer.pos;
+		sch_digest(in->st, &digest);
+		if (!in->bad && in->pos == in->pointer.pos)
+			in->bad = memcmp(&digest, &in->pointer.digest, sizeof digest) || memcmp(&in->chain, &in->pointer.chain, sizeof digest);
+	}
+	if (in->bad)
+		diag_error("The fetched State is not right: %s", err.text[0] ? err.text : "position, chain or digest differ");
+}
+
+static void install_worked(struct ctl *c, void *arg)
+{
+	struct ctl_install *in = arg;
+
+	if (c->closing)
+		return;
+	if (in->bad)
+		install_end(c, false);
+	else if (in->more)
+		install_next(c);
+	else {
+		in->old_pos = sch_pos(c->st);
+		backfill_note(c, in->old_pos + 1, in->pos);
+		ctl_project_work(c, switch_view, switched, in);
+	}
+}
+
+static void install_task(struct ctl *c, void *arg)
+{
+	install_work(c, arg);
+	ctl_post(c, install_worked, arg);
+}
+
+static void on_page(void *arg, int code, struct mu_view bytes)
+{
+	struct ctl *c = arg;
+	struct ctl_install *in = c->install;
+	uint32_t cursor;
+
+	if (!in)
+		return;
+	if (code || bytes.len < IMAGE_HEAD) {
+		install_end(c, false);
+		return;
+	}
+	cursor = mu_get_be32(bytes.data + 49);
+	if (cursor > CURSOR_MAX || IMAGE_HEAD + cursor > bytes.len) {
+		install_end(c, false);
+		return;
+	}
+	in->image = mu_get_be64(bytes.data);
+	in->pos = mu_get_be64(bytes.data + 8);
+	memcpy(in->chain.b, bytes.data + 16, 32);
+	in->more = bytes.data[48];
+	mu_buf_reset(&in->cursor);
+	mu_buf_add(&in->cursor, bytes.data + IMAGE_HEAD, cursor);
+	mu_buf_reset(&in->page);
+	mu_buf_add(&in->page, bytes.data + IMAGE_HEAD + cursor, bytes.len - IMAGE_HEAD - cursor);
+	ctl_read_task(c, install_task, in);
+}
+
+static void install_next(struct ctl *c)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf ask = {0};
+	struct ctl_install *in = c->install;
+
+	mu_put_be64(mu_buf_grow(&ask, 8), in->image);
+	mu_buf_add(&ask, in->cursor.data, in->cursor.len);
+	if (log_replica_call(c->replica, in->from, CTL_PEER_IMAGE, (struct mu_view){ask.data, ask.len}, CALL_MSEC, on_page, c))
+		install_end(c, false);
+}
+
+void ctl_snapshot_install(void *arg, const struct log_pointer *pointer, uint64_t from)
+{
+	struct ctl *c = arg;
+	struct ctl_install *in;
+
+	if (c->install || c->closing)
+		return;
+	if (sch_pos(c->st) >= pointer->pos) { /* we have it already */
+		log_replica_install_ready(c->replica, pointer, true);
+		return;
+	}
+	in = calloc(1, sizeof *in);
+	if (!in)
+		abort();
+	in->pointer = *pointer;
+	in->from = from;
+	in->st = sch_state_new();
+	c->install = in;
+	install_next(c);
+}
+
+int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer)
+{
+	struct ctl *c = arg;
+
+	if (sch_pos(c->st) < pointer->pos) {
+		diag_error("The view stands at position %llu, before the snapshot at %llu; the view directory was lost or replaced.",
+			   (unsigned long long)sch_pos(c->st), (unsigned long long)pointer->pos);
+		return MU_ECORRUPT;
+	}
+	return 0;
+}
+
+/* ---- the archive below ---- */
+struct ctl_backfill {
+	uint64_t from, to; /* positions still missing */
+	bool busy;
+	struct mu_buf page;
+	int64_t again_msec;
+};
+
+static void backfill_path(const struct ctl *c, char *out, size_t cap)
+{
+	(void)snprintf(out, cap, "%s/backfill", c->state_dir);
+}
+
+static void backfill_save(struct ctl *c, uint64_t from, uint64_t to)
+{
+	char path[512], temporary[520];
+	FILE *f;
+
+	backfill_path(c, path, sizeof path);
+	(void)snprintf(temporary, sizeof temporary, "%s.new", path);
+	if (from > to) {
+		(void)unlink(path);
+		return;
+	}
+	f = fopen(temporary, "we");
+	if (!f || fprintf(f, "%llu %llu\n", (unsigned long long)from, (unsigned long long)to) < 0 || fflush(f) || fdatasync(fileno(f)) ||
+	    rename(temporary, path))
+		diag_error("The note of missing archive entries could not be written to %s: %s", path, strerror(errno));
+	if (f)
+		fclose(f);
+}
+
+static void backfill_note(struct ctl *c, uint64_t from, uint64_t to)
+{
+	struct ctl_backfill *b = c->backfill;
+
+	if (from > to)
+		return;
+	if (!b) {
+		b = calloc(1, sizeof *b);
+		if (!b)
+			abort();
+		c->backfill = b;
+		b->from = from;
+		b->to = to;
+	} else if (b->from > b->to) {
+		b->from = from;
+		b->to = to;
+	} else {
+		b->to = to;
+	}
+	backfill_save(c, b->from, b->to);
+}
+
+void ctl_backfill_resume(struct ctl *c)
+{
+	char path[512];
+	unsigned long long from, to;
+	FILE *f;
+
+	backfill_path(c, path, sizeof path);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fscanf(f, "%llu %llu", &from, &to) == 2)
+		backfill_note(c, from, to);
+	fclose(f);
+}
+
+static void backfill_work(struct ctl *c, void *arg)
+{
+	struct ctl_backfill *b = arg;
+	const uint8_t *p = b->page.data, *end = p + b->page.len;
+	struct mu_err err = {0};
+
+	while (end - p > 44) {
+		struct mu_hash chain;
+		uint64_t pos = mu_get_be64(p);
+		uint32_t len = mu_get_be32(p + 40);
+
+		memcpy(chain.b, p + 8, 32);
+		p += 44;
+		if ((size_t)(end - p) < len || pos != b->from)
+			break;
+		if (view_backfill(c->view, pos, (struct mu_view){p, len}, &chain, &err)) {
+			diag_error("Archive entry %llu could not be taken over: %s", (unsigned long long)pos, err.text);
+			break;
+		}
+		p += len;
+		b->from++;
+	}
+}
+
+static void backfill_worked(struct ctl *c, void *arg)
+{
+	struct ctl_backfill *b = arg;
+
+	b->busy = false;
+	backfill_save(c, b->from, b->to);
+	if (b->from > b->to)
+		diag_info("The archive of controller %s is complete up to position %llu.", c->opt.name, (unsigned long long)b->to);
+}
+
+static void on_entries(void *arg, int code, struct mu_view bytes)
+{
+	struct ctl *c = arg;
+	struct ctl_backfill *b = c->backfill;
+
+	if (c->closing || code || !bytes.len) {
+		b->busy = false;
+		b->again_msec = ctl_mono_msec() + 1000;
+		return;
+	}
+	mu_buf_reset(&b->page);
+	mu_buf_add(&b->page, bytes.data, bytes.len);
+	ctl_project_work(c, backfill_work, backfill_worked, b);
+}
+
+void ctl_backfill_housekeeping(struct ctl *c)
+{
+	struct ctl_backfill *b = c->backfill;
+	uint64_t from = c->leader;
+	uint8_t ask[12];
+
+	if (!b || b->busy || b->from > b->to || ctl_mono_msec() < b->again_msec)
+		return;
+	if (!from || from == c->replica_id)
+		for (unsigned i = 0; i < c->peers; i++)
+			if (log_replica_peer_up(c->replica, c->peer[i].id))
+				from = c->peer[i].id;
+	if (!from || from == c->replica_id)
+		return;
+	b->busy = true;
+	mu_put_be64(ask, b->from);
+	mu_put_be32(ask + 8, BACKFILL_PAGE);
+	if (log_replica_call(c->replica, from, CTL_PEER_ENTRIES, (struct mu_view){ask, sizeof ask}, CALL_MSEC, on_entries, c))
+		on_entries(c, MU_ECONNECT, (struct mu_view){NULL, 0});
+}
+
+/* Page of entries: per entry u64 pos, 32 chain, u32 length, raw. */
+struct entries_ask {
+	struct log_reply_to *reply;
+	uint64_t from;
+	uint32_t max;
+	struct mu_buf out;
+};
+
+static void entries_done(struct ctl *c, void *arg)
+{
+	struct entries_ask *ask = arg;
+
+	if (!c->closing)
+		log_replica_answer(c->replica, ask->reply, (struct mu_view){ask->out.data, ask->out.len});
+	mu_buf_free(&ask->out);
+	free(ask);
+}
+
+static void entries_page(struct ctl *c, void *arg)
+{
+	struct entries_ask *ask = arg;
+	struct mu_err err = {0};
+
+	for (uint64_t pos = ask->from; ask->out.len < ask->max; pos++) {
+		MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
+		struct mu_hash chain;
+		uint8_t head[44];
+
+		if (view_entry_get(c->view, pos, &raw, &chain, &err))
+			break;
+		mu_put_be64(head, pos);
+		memcpy(head + 8, chain.b, 32);
+		mu_put_be32(head + 40, (uint32_t)raw.len);
+		mu_buf_add(&ask->out, head, sizeof head);
+		mu_buf_add(&ask->out, raw.data, raw.len);
+	}
+	ctl_post(c, entries_done, ask);
+}
+
+void ctl_entries_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply)
+{
+	struct entries_ask *ask;
+
+	if (bytes.len != 12) {
+		log_replica_answer(c->replica, reply, (struct mu_view){NULL, 0});
+		return;
+	}
+	ask = calloc(1, sizeof *ask);
+	if (!ask)
+		abort();
+	ask->reply = reply;
+	ask->from = mu_get_be64(bytes.data);
+	ask->max = mu_get_be32(bytes.data + 8);
+	if (ask->max > BACKFILL_PAGE)
+		ask->max = BACKFILL_PAGE;
+	ctl_read_task(c, entries_page, ask);
+}
