@@ -50,8 +50,8 @@ enum {
 	HELLO_BYTES = 8,
 	ID_BYTES = 4,
 	HEAD_BYTES = 1 + 8 + ID_BYTES, /* TCP has one less */
-	FIRST_BYTES = 64 * 1024, /* a body's buffer starts with at most this and doubles as bytes come */
-	KEEP_BYTES = 64 * 1024,	 /* a thread's buffer that grew beyond is given back */
+	FIRST_BYTES = 16 * 1024, /* a body's buffer starts with at most this and doubles as bytes come */
+	KEEP_BYTES = 16 * 1024,	 /* a thread's buffer that grew beyond is given back */
 	DESCRIPTORS_WANTED =
 	    65536, /* 10,000 agents with two connections each, as many clients, and the log's own */
 	DESCRIPTORS_KEPT = 512, /* for the log, the view and the peers */
@@ -85,6 +85,7 @@ struct wire_call {
 	uint64_t body_len; /* known once the head is whole */
 	bool headed;
 	struct mu_buf in;  /* the body so far; empty between requests */
+	size_t in_counted; /* of in.cap, in the server's in_bytes */
 	struct mu_buf out; /* what the socket did not take yet, from out_sent on */
 	size_t out_sent;
 };
@@ -193,8 +194,8 @@ static void detach(struct wire_call *c)
 	slot->next_free = s->free_slot;
 	s->free_slot = c->slot;
 	s->stats.connections--;
-	if (c->in.cap > FIRST_BYTES)
-		s->in_bytes -= c->in.cap;
+	s->in_bytes -= c->in_counted;
+	c->in_counted = 0;
 	s->out_bytes -= c->out.cap;
 	mu_buf_free(&c->in);
 	mu_buf_free(&c->out);
@@ -387,8 +388,8 @@ static void dispatch(struct wire_call *c, struct scratch *scratch)
 	c->in = (struct mu_buf){0};
 	c->headed = false;
 	pthread_mutex_lock(&s->lock);
-	if (scratch->body.cap > FIRST_BYTES)
-		s->in_bytes -= scratch->body.cap;
+	s->in_bytes -= c->in_counted;
+	c->in_counted = 0;
 	unlist(c);
 	s->stats.requests++;
 	bool busy =
@@ -458,17 +459,31 @@ static int read_head(struct wire_call *c)
 	return 1;
 }
 
+/* Counts the body's buffer among all. False when too much waits already. */
+static bool count_in(struct wire_call *c)
+{
+	struct wire_server *s = c->server;
+	if (c->in.cap == c->in_counted)
+		return true;
+	pthread_mutex_lock(&s->lock);
+	s->in_bytes += c->in.cap - c->in_counted;
+	c->in_counted = c->in.cap;
+	bool fits = s->in_bytes <= in_bytes_max;
+	if (!fits)
+		s->stats.refused++;
+	pthread_mutex_unlock(&s->lock);
+	return fits;
+}
+
 /* Makes room for what may come next: the buffer follows the bytes, not the claim. False when too many large
  * bodies are under way. */
 static bool grow_body(struct wire_call *c, struct scratch *scratch)
 {
-	struct wire_server *s = c->server;
 	if (c->in.cap == 0 && scratch->body.cap > 0) {
 		c->in = scratch->body; /* at most KEEP_BYTES */
 		mu_buf_reset(&c->in);
 		scratch->body = (struct mu_buf){0};
 	}
-	size_t before = c->in.cap > FIRST_BYTES ? c->in.cap : 0;
 	size_t have = c->in.len, room = have < FIRST_BYTES ? FIRST_BYTES : have;
 	if (room > c->body_len - have)
 		room = (size_t)c->body_len - have;
@@ -476,14 +491,8 @@ static bool grow_body(struct wire_call *c, struct scratch *scratch)
 		mu_buf_grow(&c->in, room);
 		c->in.len = have;
 	}
-	size_t after = c->in.cap > FIRST_BYTES ? c->in.cap : 0;
-	if (after == before)
-		return true;
-	pthread_mutex_lock(&s->lock);
-	s->in_bytes += after - before;
-	bool fits = s->in_bytes <= in_bytes_max;
-	pthread_mutex_unlock(&s->lock);
-	return fits;
+	/* Small ones are counted when they must wait: most arrive whole. */
+	return c->in.cap <= FIRST_BYTES || count_in(c);
 }
 
 static int read_body(struct wire_call *c, struct scratch *scratch)
@@ -507,7 +516,7 @@ static void read_on(struct wire_call *c, struct scratch *scratch)
 	int r = c->headed ? 1 : read_head(c);
 	if (r == 1)
 		r = read_body(c, scratch);
-	if (r < 0) {
+	if (r < 0 || (r == 0 && !count_in(c))) {
 		destroy(c);
 		return;
 	}
