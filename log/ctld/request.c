@@ -362,6 +362,8 @@ static void lead_report(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 		ctl_req_fail(c, req, MU_ELIMIT, "A report names too many ends at once.");
 		return;
 	}
+	/* Several events of one request: each is harmless to repeat by itself, and its id would let only the first one through. */
+	event->request = NULL;
 	req->parts_left++; /* held until all are proposed */
 	for (size_t i = 0; i < ask->n_steps; i++) {
 		event->kind_case = MU__EVENT__KIND_STEPS_REPORTED;
