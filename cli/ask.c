@@ -11,12 +11,18 @@
 
 #include "cli/cli.h"
 #include "log/auth.h"
-#include "log/envelope.pb-c.h"
+#include "log/stream.h"
 #include "log/wire.h"
 #include "proto/pb.h"
 #include "proto/version.h"
 
-enum { RETRY_MSEC = 100, AGE_TOLD_USEC = 1000000 };
+enum {
+	RETRY_MSEC = 100,
+	AGE_TOLD_USEC = 1000000,
+	LOCAL_MSEC = 1000,	  /* for local sockets nobody may be behind, before the network is tried */
+	PATIENCE_MSEC = 2500,	  /* for one controller before the next is asked the same */
+	PATIENT_FROM_MSEC = 20000 /* requests with a time-out from here on wait by themselves */
+};
 
 static int64_t monotonic_msec(void)
 {
@@ -26,20 +32,12 @@ static int64_t monotonic_msec(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static int open_clients(struct cli *c, struct mu_err *err)
+/* Connections to the controllers of C->conf. */
+static void open_to(struct cli *c)
 {
 	const char *ipc[CLI_CONTROLLERS_MAX], *tcp[CLI_CONTROLLERS_MAX];
 	unsigned ipcs = 0;
-	int rc;
 
-	if (c->has_conf)
-		return 0;
-	rc = cli_conf_read(&c->arena, &c->conf, err);
-	if (rc)
-		return rc;
-	if (!c->conf.controllers)
-		return mu_fail(err, MU_EINVAL, "%s names no controller: it has no SlurmctldHost line",
-			       c->conf.path);
 	for (unsigned i = 0; i < c->conf.controllers; i++) {
 		const char *path = mu_arena_printf(&c->arena, "%s/musterd.%s.sock", c->conf.run_dir,
 						   c->conf.controller[i].name);
@@ -51,8 +49,39 @@ static int open_clients(struct cli *c, struct mu_err *err)
 	}
 	if (ipcs)
 		c->local = wire_client_new(ipc, ipcs);
+	c->all_local = ipcs == c->conf.controllers;
 	c->remote = wire_client_new(tcp, c->conf.controllers);
 	c->has_conf = true;
+}
+
+int cli_open(struct cli *c, struct mu_err *err)
+{
+	int rc;
+
+	if (c->has_conf)
+		return 0;
+	rc = cli_conf_read(&c->arena, &c->conf, err);
+	if (rc)
+		return rc;
+	if (!c->conf.controllers)
+		return mu_fail(err, MU_EINVAL, "%s names no controller: it has no SlurmctldHost line",
+			       c->conf.path);
+	open_to(c);
+	return 0;
+}
+
+int cli_open_one(struct cli *c, unsigned index, struct cli *ret, struct mu_err *err)
+{
+	int rc = cli_open(c, err);
+
+	if (rc)
+		return rc;
+	if (index >= c->conf.controllers)
+		return mu_fail(err, MU_ENOENT, "There are %u controllers", c->conf.controllers);
+	*ret = (struct cli){.name = c->name, .command = c->command, .conf = c->conf};
+	ret->conf.controllers = 1;
+	ret->conf.controller[0] = c->conf.controller[index];
+	open_to(ret);
 	return 0;
 }
 
@@ -108,16 +137,55 @@ static bool worth_another(int code)
 	return code == MU_ENOTLEADER || code == MU_ENOTREADY;
 }
 
+/* Is anyone listening at all? Without MUNGE nobody can be asked over TCP, but "nobody is there" is the truer
+ * answer. */
+static bool anyone_listens(struct cli *c)
+{
+	for (unsigned i = 0; i < c->conf.controllers; i++) {
+		int fd;
+
+		if (stream_connect(mu_arena_printf(&c->arena, "tcp://%s:%u", c->conf.controller[i].addr,
+						   c->conf.controller[i].port),
+				   500, &fd, NULL) == 0) {
+			close(fd);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* One round: local sockets, then the network where that may help. */
+static int ask_round(struct cli *c, struct mu_view body, unsigned left_msec, Mu__Reply **ret,
+		     struct mu_err *err)
+{
+	/* A request that may wait long itself is given its time; else a silent controller is left for the
+	 * next one. */
+	unsigned patience = left_msec > PATIENT_FROM_MSEC ? left_msec : PATIENCE_MSEC;
+	int rc = MU_ECONNECT;
+
+	if (c->local && !c->skip_local) {
+		wire_client_patience(c->local, patience);
+		rc = ask_local(c, body, c->all_local || left_msec < LOCAL_MSEC ? left_msec : LOCAL_MSEC, ret,
+			       err);
+		if (rc != MU_ECONNECT || c->all_local)
+			return rc;
+	}
+	wire_client_patience(c->remote, patience);
+	rc = ask_remote(c, body, left_msec, ret, err);
+	if (rc == MU_EAUTH && !anyone_listens(c))
+		return mu_fail(err, MU_ECONNECT, "%s", mu_strerror(MU_ECONNECT));
+	return rc;
+}
+
 int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, Mu__Reply **ret,
 		   struct mu_err *err)
 {
-	static char client[64];
+	char client[64];
 	uint8_t nonce[16];
 	Mu__RequestId id = MU__REQUEST_ID__INIT;
 	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
-	struct mu_view view;
 	int64_t until = monotonic_msec() + timeout_msec;
-	int rc = open_clients(c, err);
+	int rc = cli_open(c, err);
 
 	if (rc)
 		return rc;
@@ -131,30 +199,24 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 	request->client = client;
 	mu_pb_pack(&request->base, &body);
 	request->id = NULL;
-	view = (struct mu_view){body.data, body.len};
-	for (;;) {
+	request->client = NULL;
+	for (unsigned tries = 0;; tries++) {
 		int64_t left = until - monotonic_msec();
 
-		if (left < 1)
-			left = 1;
-		rc = MU_ECONNECT;
-		if (c->local) {
-			rc = ask_local(c, view, (unsigned)left, ret, err);
-			if (rc == MU_ECONNECT)
-				c->local = wire_client_free(c->local);
-		}
-		if (rc == MU_ECONNECT)
-			rc = ask_remote(c, view, (unsigned)left, ret, err);
+		rc = ask_round(c, (struct mu_view){body.data, body.len}, left < 1 ? 1 : (unsigned)left, ret,
+			       err);
 		if (rc || !worth_another((*ret)->code) || monotonic_msec() + RETRY_MSEC >= until)
 			return rc;
-		wire_client_rotate(c->local ? c->local : c->remote);
+		/* After a few rounds the one that can help may be on another host. */
+		c->skip_local = c->local && !c->all_local && tries >= c->conf.controllers && !c->skip_local;
+		wire_client_rotate(c->local && !c->skip_local ? c->local : c->remote);
 		nanosleep(&(struct timespec){.tv_nsec = RETRY_MSEC * 1000000L}, NULL);
 	}
 }
 
 int cli_ask(struct cli *c, Mu__Request *request, Mu__Reply **ret, struct mu_err *err)
 {
-	int rc = open_clients(c, err);
+	int rc = cli_open(c, err);
 
 	return rc ? rc : cli_ask_within(c, request, c->conf.message_timeout_sec * 1000, ret, err);
 }

@@ -47,6 +47,7 @@ struct cli {
 	bool has_conf;
 	struct cli_conf conf;
 	struct wire_client *local, *remote;
+	bool all_local, skip_local;
 	bool age_told;
 	const char *at;	  /* "" or NULL: now; else "@POS" or "=USEC" */
 	int64_t now_usec; /* cluster time of the last answer, else the host's */
@@ -90,6 +91,11 @@ int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct
 /* All rows of QUERY, unpacked as TYPE into an array in C's arena. */
 int cli_query_all(struct cli *c, Mu__Query *query, const ProtobufCMessageDescriptor *type, void ***ret,
 		  size_t *ret_count, struct mu_err *err);
+/* Reads the configuration and names the controllers; every question does it where it was not done. Connects
+ * to nobody. */
+int cli_open(struct cli *c, struct mu_err *err);
+/* A context whose only controller is number INDEX of the configuration; end it with cli_done. */
+int cli_open_one(struct cli *c, unsigned index, struct cli *ret, struct mu_err *err);
 void cli_done(struct cli *c); /* closes connections, frees the arena */
 /* Reads --at TEXT into C->at. */
 int cli_set_at(struct cli *c, const char *text, struct mu_err *err);

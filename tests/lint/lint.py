@@ -27,7 +27,7 @@ ROOMS = {
     "query": (["query/", "sched/", "proto/"], ["rocksdb/"]),
     "log/ctld": (["log/", "sched/", "query/", "proto/"], ["uv.h", "protobuf-c/"]),
     "exec": (["exec/", "proto/"] + ["log/%s." % w for w in WIRE], ["hwloc", "protobuf-c/"]),
-    "cli": (["cli/", "proto/"] + ["log/%s." % w for w in WIRE if w not in ("loop", "clock", "metrics", "fdpass")], ["protobuf-c/"]),
+    "cli": (["cli/", "proto/", "log/entry."] + ["log/%s." % w for w in WIRE if w not in ("loop", "clock", "metrics", "fdpass")], ["protobuf-c/"]),
 }
 # What no file of log/ may include although the prefix log/ would allow it.
 FORBIDDEN = {"log": ["log/ctld/"], "proto": [], "log/wire": ["log/ctld/"]}
@@ -263,11 +263,12 @@ ARCHIVES = {
     "mu_wire_server": (["mu_base", "mu_wire"], []),
     "mu_loop": (["mu_base", "mu_wire"], ["uv_"]),
     "mu_envelope": ([], ["protobuf_c_"]),
-    "mu_replica": (["mu_base", "mu_wire", "mu_envelope"], ["raft_", "uv_", "crypto_", "sodium_", "randombytes_", "protobuf_c_"]),
+    "mu_entry": (["mu_base"], []),
+    "mu_replica": (["mu_base", "mu_entry", "mu_wire", "mu_envelope"], ["raft_", "uv_", "crypto_", "sodium_", "randombytes_", "protobuf_c_"]),
     "mu_query": (["mu_base", "mu_pb", "mu_proto", "mu_sched"], ["rocksdb_", "protobuf_c_"]),
     "mu_exec_pb": (["mu_pb"], ["protobuf_c_"]),
     "mu_exec": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_loop", "mu_envelope", "mu_exec_pb"], ["hwloc_", "protobuf_c_"]),
-    "mu_cli": (["mu_base", "mu_pb", "mu_proto", "mu_wire", "mu_envelope"], ["protobuf_c_"]),
+    "mu_cli": (["mu_base", "mu_entry", "mu_pb", "mu_proto", "mu_wire", "mu_envelope"], ["protobuf_c_"]),
 }
 LIBRARY_SYMBOLS = ["uv_", "nng_", "crypto_", "sodium_", "randombytes_", "munge_", "protobuf_c_", "raft_", "rocksdb_", "hwloc_"]
 # All that the scheduler may ask of the C library.
