@@ -28,6 +28,7 @@ static struct exe_cgroup_host host;
 static struct fakectl *ctl;
 static pid_t agent = -1;
 static uint32_t next_job = 1;
+static bool devices;
 
 /* ---- the place ---- */
 
@@ -54,6 +55,35 @@ static char *slurp(const char *name)
 	return text;
 }
 
+/* Two devices that an ordinary user can open on this host stand in for cards: character nodes with the
+ * numbers of what the kernel has, made by mknod. False where there are no two. */
+static bool make_devices(void)
+{
+	char path[256], line[128], name[64];
+	unsigned number, made = 0;
+	FILE *f = fopen("/proc/misc", "re");
+	while (f && made < 2 && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%u %63s", &number, name) != 2 || strstr(name, "watchdog") ||
+		    strstr(name, "snapshot"))
+			continue;
+		snprintf(path, sizeof path, "%s/gpu%u", top, made);
+		if (mknod(path, S_IFCHR | 0666, makedev(10, number)) || chmod(path, 0666))
+			continue;
+		int status = 1;
+		pid_t pid = fork();
+		if (pid == 0)
+			_exit(setuid(USER) || open(path, O_RDONLY | O_CLOEXEC) < 0);
+		waitpid(pid, &status, 0);
+		if (status == 0)
+			made++;
+		else
+			unlink(path);
+	}
+	if (f)
+		fclose(f);
+	return made == 2;
+}
+
 static void make_place(void)
 {
 	char path[256], text[4096];
@@ -77,23 +107,20 @@ static void make_place(void)
 			exit(1);
 		}
 	}
-	/* Devices that open without hardware: those of tun and fuse stand in for two cards. */
-	snprintf(path, sizeof path, "%s/gpu0", top);
-	mknod(path, S_IFCHR | 0666, makedev(10, 200));
-	chmod(path, 0666);
-	snprintf(path, sizeof path, "%s/gpu1", top);
-	mknod(path, S_IFCHR | 0666, makedev(10, 229));
-	chmod(path, 0666);
+	devices = make_devices();
 	snprintf(text, sizeof text,
 		 "ClusterName=%s\nSlurmctldHost=c1(127.0.0.1)\nMusterRunDir=%s/run\nMusterKeyDir=%s/"
 		 "keys\nSlurmdSpoolDir=%s/spool/%%n\n"
-		 "SlurmdPidFile=%s/run/%%n.pid\nKillWait=1\nMusterHeartbeat=1\nGresTypes=gpu\n"
-		 "NodeName=n1 NodeAddr=127.0.0.1 CPUs=8 RealMemory=4096 Gres=gpu:2\n"
+		 "SlurmdPidFile=%s/run/%%n.pid\nKillWait=1\nMusterHeartbeat=1\n%s"
+		 "NodeName=n1 NodeAddr=127.0.0.1 CPUs=8 RealMemory=4096 %s\n"
 		 "PartitionName=debug Nodes=n1 Default=YES\n",
-		 cluster, top, top, top, top);
+		 cluster, top, top, top, top, devices ? "GresTypes=gpu\n" : "", devices ? "Gres=gpu:2" : "");
 	put_file("muster.conf", text);
 	snprintf(text, sizeof text, "NodeName=n1 Name=gpu File=%s/gpu[0-1]\n", top);
-	put_file("gres.conf", text);
+	if (devices)
+		put_file("gres.conf", text);
+	else
+		printf("no two devices stand in for cards here: those jobs are left out\n");
 	snprintf(conf, sizeof conf, "%s/muster.conf", top);
 	snprintf(path, sizeof path, "%s/run", top);
 	mkdir(path, 0755);
@@ -274,6 +301,8 @@ static void run_table(void)
 	char name[32];
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		const struct job_case *c = &table[i];
+		if (!devices && strstr(c->name, "device"))
+			continue;
 		uint32_t id = submit(c);
 		if (c->end_cause) {
 			wait_file("ready");

@@ -351,6 +351,7 @@ struct fakectl *fakectl_close(struct fakectl *f)
 {
 	pthread_mutex_lock(&f->lock);
 	f->stop = true;
+	changed(f); /* whoever waits is answered */
 	pthread_mutex_unlock(&f->lock);
 	pthread_join(f->ticker, NULL);
 	wire_server_close(f->server);

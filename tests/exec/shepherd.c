@@ -237,7 +237,7 @@ static void run_case(const struct step_case *c, uint32_t step)
 		CHECK(!c->detail || (e->detail && strstr(e->detail, c->detail)), "%s: detail %s", c->name,
 		      e->detail ? e->detail : "none");
 		CHECK(e->clean && e->span_usec > 0 && e->end_usec >= e->start_usec, "%s: not clean", c->name);
-		CHECK(c->cause != END_OOM || e->usage->oom_kills == 1, "%s: %u kills", c->name,
+		CHECK(c->cause != END_OOM || e->usage->oom_kills >= 1, "%s: %u kills", c->name,
 		      e->usage->oom_kills);
 	}
 	snprintf(text, sizeof text, "%s",
@@ -503,12 +503,18 @@ static void slow_reader_slows_the_task(void)
 {
 	struct step_case c = {.name = "slow", .script = "yes | head -c 3000000 | tee $PWD/count | cat"};
 	struct client client;
-	struct stat st;
+	struct stat st = {0};
 	int control;
 	char path[256];
 	pid_t pid = start_streamed(&c, 106, &client, &control);
-	usleep(500000);
 	snprintf(path, sizeof path, "%s/count", out_dir);
+	/* Until nothing moves any more. */
+	for (off_t size = 0;; size = st.st_size) {
+		usleep(300000);
+		if (stat(path, &st) == 0 && st.st_size > 0 && st.st_size == size)
+			break;
+		st.st_size = access(path, F_OK) ? 0 : st.st_size;
+	}
 	CHECK(stat(path, &st) == 0 && st.st_size < 3000000,
 	      "%ld bytes went ahead of a reader that reads nothing", (long)st.st_size);
 	client_run(&client, "", 0);
