@@ -7,26 +7,26 @@
 
 #include "proto/conf_impl.h"
 
-static int parse(struct conf *c, const char *text, bool whole)
+static int parse(struct conf *c, const char *text)
 {
 	int rc = conf__read(c, c->main, text, true, conf__take_keys);
-	if (!rc && whole)
+	if (!rc)
 		rc = conf__companion(c, "cgroup.conf", conf__take_cgroup);
 	if (rc && rc != MU_ENOENT)
 		return rc;
 	c->file = c->main;
 	c->line = 0;
 	rc = conf__finish_keys(c);
-	if (!rc && whole)
+	if (!rc)
 		rc = conf__finish_nodes(c);
-	if (!rc && whole)
+	if (!rc)
 		rc = conf__finish_gres(c);
-	if (!rc && whole)
+	if (!rc)
 		rc = conf__finish_partitions(c);
 	return rc;
 }
 
-static int run(struct conf *c, const char *text, bool whole, Mu__Config **ret_config)
+static int run(struct conf *c, const char *text, Mu__Config **ret_config)
 {
 	c->config = mu_arena_alloc(c->arena, sizeof(*c->config));
 	mu__config__init(c->config);
@@ -37,7 +37,7 @@ static int run(struct conf *c, const char *text, bool whole, Mu__Config **ret_co
 	c->downs.end = &c->downs.first;
 	mu_buf_str(&c->idle, "");
 	mu_hasher_init(&c->hash);
-	int rc = parse(c, text, whole);
+	int rc = parse(c, text);
 	if (!rc) {
 		struct mu_hash hash;
 		mu_hasher_done(&c->hash, &hash);
@@ -63,20 +63,7 @@ int mu_conf_parse(const char *file, const char *text, mu_conf_reader reader, mu_
 			 .err = err,
 			 .main = file,
 			 .file = file};
-	return run(&c, text, true, ret_config);
-}
-
-int mu_conf_parse_keys(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note,
-		       void *arg, struct mu_arena *arena, Mu__Config **ret_config, struct mu_err *err)
-{
-	struct conf c = {.reader = reader,
-			 .note = note,
-			 .arg = arg,
-			 .arena = arena,
-			 .err = err,
-			 .main = file,
-			 .file = file};
-	return run(&c, text, false, ret_config);
+	return run(&c, text, ret_config);
 }
 
 const char *mu_conf_get(const Mu__Config *config, const char *key, const char *default_value)

@@ -26,11 +26,6 @@ typedef void (*mu_conf_note)(void *arg, const char *sentence);
 int mu_conf_parse(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note, void *arg, struct mu_arena *arena,
 		  Mu__Config **ret_config, struct mu_err *err);
 
-/* The same without nodes, partitions, devices and companion files, whose lines are passed over unread: what a command needs to
- * find its controllers, at a cost that does not grow much with the cluster. */
-int mu_conf_parse_keys(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note, void *arg, struct mu_arena *arena,
-		       Mu__Config **ret_config, struct mu_err *err);
-
 /* The value of KEY (case-blind) in CONFIG->key, or DEFAULT_VALUE where the key is not there or unset. Borrowed. Numbers come
  * with their unit ("300 sec"), which strtol leaves alone. */
 const char *mu_conf_get(const Mu__Config *config, const char *key, const char *default_value);

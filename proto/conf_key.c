@@ -141,7 +141,10 @@ static int read_number(struct conf *c, const struct key *key, const char *value,
 	if (mu_number_parse(key->name, value, key->low, key->high, &n, &inner))
 		return conf__fail(c, MU_EINVAL, "%s%s", inner.text,
 				  key->kind == LIMIT ? ", or UNLIMITED" : "");
-	*ret = mu_arena_printf(c->arena, "%lld%s", (long long)n, key->unit);
+	if (n < 0) /* Only a limit may be -1. */
+		*ret = "INFINITE";
+	else
+		*ret = mu_arena_printf(c->arena, "%lld%s", (long long)n, key->unit);
 	return 0;
 }
 

@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-enum { MAX_DEPTH = 16 };
+/* Two bytes can ask for a structure of several hundred. What honest senders fill comes to less than ten times
+ * the bytes, so a message of 8 MiB cannot take more than some 256 MiB. */
+enum { MAX_DEPTH = 16, STRUCT_OVERHEAD = 16, ROOM_FACTOR = 32, ROOM_BYTES = 1 << 20 };
 
 static void *pb_alloc(void *data, size_t size)
 {
@@ -75,11 +77,12 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret
 	return NULL;
 }
 
+/* ROOM is what the structures made from the bytes may still take. */
 static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
-			 int depth);
+			 int depth, size_t *room);
 
 static int check_bytes(const ProtobufCMessageDescriptor *type, uint32_t tag, const uint8_t *p,
-		       const uint8_t *end, int depth)
+		       const uint8_t *end, int depth, size_t *room)
 {
 	const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, tag);
 	if (!field)
@@ -87,15 +90,17 @@ static int check_bytes(const ProtobufCMessageDescriptor *type, uint32_t tag, con
 	if (field->type == PROTOBUF_C_TYPE_STRING)
 		return is_text(p, end);
 	if (field->type == PROTOBUF_C_TYPE_MESSAGE)
-		return check_message(field->descriptor, p, end, depth + 1);
+		return check_message(field->descriptor, p, end, depth + 1, room);
 	return 1;
 }
 
 static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
-			 int depth)
+			 int depth, size_t *room)
 {
-	if (depth > MAX_DEPTH)
+	size_t need = type->sizeof_message + STRUCT_OVERHEAD;
+	if (depth > MAX_DEPTH || need > *room)
 		return 0;
+	*room -= need;
 	while (p < end) {
 		uint64_t key, n = 0;
 		p = varint(p, end, &key);
@@ -114,7 +119,7 @@ static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *
 		case 2:
 			p = varint(p, end, &n);
 			if (!p || n > (uint64_t)(end - p) ||
-			    !check_bytes(type, (uint32_t)(key >> 3), p, p + n, depth))
+			    !check_bytes(type, (uint32_t)(key >> 3), p, p + n, depth, room))
 				return 0;
 			break;
 		case 5:
@@ -135,7 +140,8 @@ ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const voi
 {
 	static const uint8_t nothing[1];
 	const uint8_t *p = data ? data : nothing;
-	if ((!data && len) || !check_message(type, p, p + len, 1))
+	size_t room = ROOM_BYTES + (len < SIZE_MAX / ROOM_FACTOR - ROOM_BYTES ? len * ROOM_FACTOR : 0);
+	if ((!data && len) || !check_message(type, p, p + len, 1, &room))
 		return NULL;
 	ProtobufCAllocator allocator = mu_pb_allocator(arena);
 	return protobuf_c_message_unpack(type, &allocator, len, p);

@@ -13,8 +13,8 @@ ProtobufCAllocator mu_pb_allocator(struct mu_arena *arena);
 /* Appends the encoding of MESSAGE to OUT; returns its length in bytes. */
 size_t mu_pb_pack(const ProtobufCMessage *message, struct mu_buf *out);
 
-/* Decodes LEN bytes into ARENA; NULL when malformed, when a string holds a NUL byte or is not UTF-8, or when a
- * message nests deeper than 16. The result lives as long as ARENA. */
+/* Decodes LEN bytes into ARENA; NULL when malformed, when a string holds a NUL byte or is not UTF-8, when a
+ * message nests deeper than 16, or when the structures would take more than 1 MiB and 32 times LEN. The result lives as long as ARENA. */
 ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const void *data, size_t len, struct mu_arena *arena);
 
 /* True for well-formed UTF-8: what a string field may hold. A text that is not must be refused before it is packed, because

@@ -112,6 +112,33 @@ Test(conf, first_file)
 	free(text);
 }
 
+Test(conf, site_file)
+{
+	struct world w = {.notes = ""};
+	struct mu_arena arena = {0};
+	struct mu_err err = {0};
+	Mu__Config *c;
+	char *text = load("site.conf");
+	cr_assert_eq(parse(&w, text, &arena, &c, &err), 0, "%s", err.text);
+	cr_assert(c->n_node == 14 && c->n_partition == 3 && c->n_controller == 1);
+	cr_assert(c->partition[0]->n_node == 4 && c->partition[2]->n_node == 14 &&
+		  c->partition[0]->default_time_sec == 3600);
+	cr_assert(c->partition[2]->max_time_sec == -1 && c->partition[2]->hidden &&
+		  c->over_time_limit_sec == UINT32_MAX);
+	cr_assert(c->node[0]->cpus == 32 && c->node[4]->n_gres == 2 &&
+		  c->node[4]->mem_spec_limit_mib == 4096);
+	cr_assert_str_eq(c->node[3]->state, "DRAIN");
+	cr_assert_str_eq(mu_conf_get(c, "TaskPlugin", ""), "task/affinity,task/cgroup");
+	cr_assert_str_eq(mu_conf_get(c, "EnforcePartLimits", ""), "ALL");
+	cr_assert_str_eq(mu_conf_get(c, "SuspendTime", ""), "INFINITE");
+	cr_assert_str_eq(mu_conf_get(c, "MaxMemPerNode", ""), "UNLIMITED");
+	cr_assert_eq(count_of(w.notes, "dropped this key long ago"), 1, "%s", w.notes);
+	mu_arena_free(&arena);
+	free(text);
+}
+
+static const char right_alone[] = "ClusterName=c\nSlurmctldHost=a\nGresTypes=gpu,lic\nNodeName=n[3-5]\n";
+
 Test(conf, syntax_and_companions)
 {
 	struct world w = {
@@ -192,13 +219,10 @@ Test(conf, syntax_and_companions)
 	cr_assert(p2->n_node == 2 && !strcmp(p2->node[0], "n1") && p2->max_time_sec == -1 &&
 		  p2->default_time_sec == 300 && !p2->n_allow_groups && !p2->has_max_nodes);
 	cr_assert_str_eq(p2->oversubscribe, "YES:2");
-	/* What a command needs comes without the nodes, and a different text has a different hash. */
-	Mu__Config *keys;
-	cr_assert_eq(mu_conf_parse_keys("c", text, world_read, NULL, &w, &arena, &keys, &err), 0, "%s",
-		     err.text);
-	cr_assert(keys->n_controller == 3 && keys->n_node == 0 && keys->n_partition == 0 &&
-		  keys->kill_wait_sec == 7);
-	cr_assert(memcmp(keys->source_hash.data, c->source_hash.data, 32));
+	/* A different text has a different hash. */
+	Mu__Config *other;
+	cr_assert_eq(parse(&w, right_alone, &arena, &other, &err), 0, "%s", err.text);
+	cr_assert(memcmp(other->source_hash.data, c->source_hash.data, 32));
 	cr_assert_str_eq(mu_conf_path("/a/%n/%%n/%x%", "h", &arena), "/a/h/%n/%x%");
 	mu_arena_free(&arena);
 }
