@@ -195,7 +195,7 @@ static int state_has(struct answer *a, uint32_t job, uint32_t record)
 	return face.attempt == record ? 2 : 0;
 }
 
-/* The record with the steps that had been told by then: State keeps those of all runs while it has the job.
+/* The record with the steps that had been told by then: State keeps those of a run until the next one starts.
  */
 static int record_then(struct answer *a, const uint8_t key[8], struct mu_view row, struct mu_buf *out)
 {
@@ -248,8 +248,11 @@ static int try_record(struct answer *a, struct mu_view key, struct mu_view value
 		return 0;
 	if ((value.data[16] & VIEW_HIST_SUPERSEDED) && !a->query->duplicates)
 		return 0;
-	struct mu_view row = {value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
-	pick_job(pick_bytes(row, HIST_JOB), &job);
+	struct mu_view row = {value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD},
+		       face = pick_bytes(row, HIST_JOB);
+	if (face.len == 0)
+		return 0; /* steps of a record that is still to be filled in */
+	pick_job(face, &job);
 	if (!wanted(a, &job))
 		return 0;
 	int held = state_has(a, job.id, mu_get_be32(key.data + 4));

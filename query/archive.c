@@ -165,6 +165,15 @@ int view__archived(struct view *v, uint64_t pos, struct view_archived *ret, stru
 	return code ? code : archived_parse(ret, err);
 }
 
+static bool leaf_is_empty(const struct view_archived *a, uint32_t n)
+{
+	const uint8_t *leaf = a->leaf + (size_t)n * VIEW_LEAF_BYTES;
+	struct mu_hash empty;
+
+	view__leaf(leaf[0], (struct mu_view){(const uint8_t *)"", 0}, &empty);
+	return memcmp(empty.b, leaf + 1, MU_HASH_BYTES) == 0;
+}
+
 int view__archived_part(struct view *v, const struct view_archived *a, uint32_t n, uint8_t *ret_kind,
 			struct mu_buf *out, struct mu_err *err)
 {
@@ -176,7 +185,6 @@ int view__archived_part(struct view *v, const struct view_archived *a, uint32_t 
 	mu_put_be32(key + 8, n);
 	*ret_kind = a->leaf[(size_t)n * VIEW_LEAF_BYTES];
 	int code = view__get(v, NULL, VIEW_PART, key, sizeof key, out, err);
-	uint32_t length = mu_get_be32(a->leaf + (size_t)n * VIEW_LEAF_BYTES + 1 + MU_HASH_BYTES);
 	if (code == 0 && *ret_kind == VIEW_PART_BLOB && out->len - before == MU_HASH_BYTES) {
 		uint8_t hash[MU_HASH_BYTES];
 		memcpy(hash, out->data + before, MU_HASH_BYTES);
@@ -187,7 +195,7 @@ int view__archived_part(struct view *v, const struct view_archived *a, uint32_t 
 		return mu_fail(err, MU_ECORRUPT, "part %u of entry %llu is missing", n,
 			       (unsigned long long)a->pos);
 	/* What is forgotten leaves an empty value behind, so that it is told from what is lost. */
-	if (code == 0 && out->len == before && length > 0)
+	if (code == 0 && out->len == before && !leaf_is_empty(a, n))
 		return mu_fail(err, MU_ENOENT, "part %u of entry %llu is no longer kept", n,
 			       (unsigned long long)a->pos);
 	return code;

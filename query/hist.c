@@ -125,6 +125,7 @@ struct record {
 	uint32_t job, record, attempt; /* attempt 0: it has no steps */
 	struct mu_view job_row;	       /* empty: the record exists and keeps its own */
 	bool superseded;
+	bool steps_only;    /* there may be no record yet: keep the steps for it */
 	uint32_t state;	    /* overrides the row's, where not 0 */
 	struct mu_view now; /* the row that shows how the run ended, where that is not job_row; or empty */
 };
@@ -179,6 +180,8 @@ struct old_record {
 	uint64_t first, last; /* entries that wrote it first and last */
 	uint8_t flags;
 	struct mu_view row; /* empty: there is none */
+	struct mu_view
+	    job; /* empty: there is none, or it only keeps steps for a record still to be filled in */
 	struct pick_job face;
 	struct mu_buf hold;
 };
@@ -199,7 +202,8 @@ static int old_read(struct view_batch *b, const uint8_t key[8], struct old_recor
 	ret->last = mu_get_be64(value.data + 8);
 	ret->flags = value.data[16];
 	ret->row = (struct mu_view){value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD};
-	pick_job(pick_bytes(ret->row, HIST_JOB), &ret->face);
+	ret->job = pick_bytes(ret->row, HIST_JOB);
+	pick_job(ret->job, &ret->face);
 	return 0;
 }
 
@@ -219,15 +223,16 @@ static int record_write(struct view_batch *b, const struct view_entry *entry, co
 	mu_put_be32(key, r->job);
 	mu_put_be32(key + 4, r->record);
 	int code = old_read(b, key, &old, err);
-	if (code || (!old.row.len && !r->job_row.len))
+	if (code || (!old.row.len && !r->job_row.len && !r->steps_only))
 		return code;
 	bool below = old.row.len && old.last > entry->pos;
 	/* A step may come to a record that a later entry made; it does not make it older. */
-	uint64_t first = old.row.len && (old.first < entry->pos || !r->job_row.len) ? old.first : entry->pos;
-	if (r->job_row.len && !below) {
+	bool older = r->job_row.len ? old.job.len && old.first < entry->pos : old.row.len > 0;
+	uint64_t first = older ? old.first : entry->pos;
+	if (r->job_row.len && !(below && old.job.len)) {
 		job = record_job(b, r, entry, &face);
 	} else {
-		job = pick_bytes(old.row, HIST_JOB);
+		job = old.job;
 		face = old.face;
 	}
 	if (!below)
@@ -242,17 +247,19 @@ static int record_write(struct view_batch *b, const struct view_entry *entry, co
 	mu_put_be64(head, first);
 	mu_put_be64(head + 8, below ? old.last : entry->pos);
 	head[16] = old.flags | flags;
-	pick_put_bytes(&value, HIST_JOB, job);
+	if (job.len)
+		pick_put_bytes(&value, HIST_JOB, job);
 	uint64_t step = 0;
 	for (struct mu_view *row; (row = mu_map_next_u64(&steps, step, &step)); step++)
 		pick_put_bytes(&value, HIST_STEP, *row);
-	if (old.row.len)
+	if (old.job.len)
 		index_record(b->v, b->wb, &old.face, r->job, r->record, old.first, false);
-	index_record(b->v, b->wb, &face, r->job, r->record, first, true);
+	if (job.len)
+		index_record(b->v, b->wb, &face, r->job, r->record, first, true);
 	view__put(b->v, b->wb, VIEW_HIST, key, sizeof key, value.data, value.len);
 	struct mu_view kept = {mu_arena_dup(&b->pending.arena, value.data, value.len), value.len};
 	view__pending_put(b, VIEW_PENDING_HIST, key, sizeof key, kept, false)->entry_pos = entry->pos;
-	if (face.submit_usec && face.end_usec - face.submit_usec > b->life_usec)
+	if (job.len && face.submit_usec && face.end_usec - face.submit_usec > b->life_usec)
 		b->life_usec = face.end_usec - face.submit_usec;
 	return 0;
 }
@@ -319,12 +326,20 @@ static int hist_step(struct view_batch *b, const struct view_entry *entry, const
 	struct view_pending_row *pending = mu_map_get(&b->pending.map, full, sizeof full);
 	if (pending && pending->entry_pos == entry->pos)
 		return 0;
-	int found = view__row(b, VIEW_PENDING_HIST, row->key.bytes, 8, &hold, &old, err);
-	if (found <= 0)
-		return found;
 	uint32_t attempt = mu_get_be32(row->key.bytes + 4);
 	struct record r = {.job = mu_get_be32(row->key.bytes), .record = attempt, .attempt = attempt};
-	return record_write(b, entry, &r, err);
+	int found = view__row(b, VIEW_PENDING_HIST, row->key.bytes, 8, &hold, &old, err);
+	if (found == 0 && b->v->fill_to.pos && !b->line->shadow) {
+		/* The record of a run that ended in the history still to be filled in: its step waits there.
+		 */
+		struct pick_job job;
+		found = view__row(b, SCH_ROW_JOB, row->key.bytes, 4, &hold, &old, err);
+		if (found > 0)
+			pick_job(old, &job);
+		r.steps_only = found > 0 && attempt > 0 && job.restarts >= attempt;
+		found = found < 0 ? found : r.steps_only;
+	}
+	return found <= 0 ? found : record_write(b, entry, &r, err);
 }
 
 int view__hist(struct view_batch *b, const struct view_entry *entry, struct mu_err *err)
