@@ -298,7 +298,8 @@ static int start(struct metrics_server *m, const char *address, struct mu_err *e
 	char url[256];
 	int yes = 1;
 	bool local = *address == '/';
-	if (!local && strncmp(address, "127.", 4) != 0 && strncmp(address, "[::1]:", 6) != 0)
+	bool four = strncmp(address, "127.", 4) == 0 && address[strspn(address, "0123456789.")] == ':';
+	if (!local && !four && strncmp(address, "[::1]:", 6) != 0)
 		return mu_fail(err, MU_EINVAL,
 			       "figures are shown on a Unix socket or a loopback port; '%s' is neither /path "
 			       "nor 127.0.0.1:port",

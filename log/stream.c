@@ -317,21 +317,31 @@ static int connect_one(int family, const struct sockaddr *sa, socklen_t len, int
 	return 0;
 }
 
-static int connect_tcp(const char *address, int64_t deadline, int *ret_fd, struct mu_err *err)
+/* The addresses behind "tcp://host:port": a number is taken as it is, anything else is looked up. 0,
+ * MU_EINVAL, MU_ECONNECT. */
+static int resolve(const char *address, struct addrinfo **ret, struct mu_err *err)
 {
 	char host[HOST_MAX], port[PORT_MAX];
 	int code = split_tcp(address, host, port, err);
 	if (code)
 		return code;
-	struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST},
-			*list = NULL;
-	int lookup = getaddrinfo(host, port, &want, &list);
+	struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST};
+	int lookup = getaddrinfo(host, port, &want, ret);
 	if (lookup == EAI_NONAME) {
 		want.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG;
-		lookup = getaddrinfo(host, port, &want, &list);
+		lookup = getaddrinfo(host, port, &want, ret);
 	}
 	if (lookup)
 		return mu_fail(err, MU_ECONNECT, "cannot find host '%s': %s", host, gai_strerror(lookup));
+	return 0;
+}
+
+static int connect_tcp(const char *address, int64_t deadline, int *ret_fd, struct mu_err *err)
+{
+	struct addrinfo *list = NULL;
+	int code = resolve(address, &list, err);
+	if (code)
+		return code;
 	int failed = ECONNREFUSED, tried = 0, fd = -1;
 	for (struct addrinfo *a = list; a && fd < 0 && tried < LOOKUPS_MAX; a = a->ai_next, tried++)
 		if (connect_one(a->ai_family, a->ai_addr, a->ai_addrlen, deadline, &fd) < 0)
@@ -399,14 +409,12 @@ static int bind_unix(int fd, const char *address, unsigned mode, struct mu_err *
 
 static int bind_tcp(const char *address, int *ret_fd, struct mu_err *err)
 {
-	char host[HOST_MAX], port[PORT_MAX];
-	int code = split_tcp(address, host, port, err), one = 1;
+	struct addrinfo *list = NULL;
+	int code = resolve(address, &list, err), one = 1;
+	if (code && err)
+		err->code = MU_EINVAL; /* Nobody was to be reached: the address is wrong. */
 	if (code)
-		return code;
-	struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST},
-			*list = NULL;
-	if (getaddrinfo(host, port, &want, &list))
-		return mu_fail(err, MU_EINVAL, "address '%s' must be a number to listen on", address);
+		return MU_EINVAL;
 	int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
 	    bind(fd, list->ai_addr, list->ai_addrlen) < 0) {

@@ -100,9 +100,9 @@ int stream_read_frame(int fd, struct stream_reader *r, unsigned timeout_msec, st
  * RET_FD. A host that is no number is looked up. Blocks for TIMEOUT_MSEC at most, the look-up aside. 0,
  * MU_ECONNECT (errno tells), MU_EINVAL (no such form). */
 int stream_connect(const char *address, unsigned timeout_msec, int *ret_fd, struct mu_err *err);
-/* Listens on the same kinds of address, numbers only: a close-on-exec socket. Unix: mode MODE; an old socket
- * file is replaced unless somebody still listens there (MU_EEXIST). TCP port 0 is refused. 0, MU_EIO,
- * MU_EINVAL. */
+/* Listens on the same kinds of address, a name's first: a close-on-exec socket. Unix: mode MODE; an old
+ * socket file is replaced unless somebody still listens there (MU_EEXIST). TCP port 0 is refused. 0, MU_EIO,
+ * MU_EINVAL (no such form or host). */
 int stream_listen(const char *address, unsigned mode, int *ret_fd, struct mu_err *err);
 
 #endif

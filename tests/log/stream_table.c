@@ -245,10 +245,14 @@ static void addresses(void)
 	CHECK(stream_listen(other, 0, &fd, &err) == 0 && stream_connect(other, 1000, &peer, &err) == 0);
 	CHECK(stream_listen(other, 0, &second, &err) == MU_EIO);
 	close(peer);
-	snprintf(url, sizeof url, "tcp://localhost:%s",
-		 strrchr(other, ':') + 1); /* a name is looked up to connect, not to listen */
-	CHECK(stream_connect(url, 1000, &peer, &err) == 0 &&
-	      stream_listen(url, 0, &second, &err) == MU_EINVAL);
+	snprintf(url, sizeof url, "tcp://localhost:%s", strrchr(other, ':') + 1); /* a name is looked up */
+	CHECK(stream_connect(url, 1000, &peer, &err) == 0);
+	close(peer);
+	snprintf(url, sizeof url, "tcp://localhost:%u", free_port());
+	CHECK(stream_listen(url, 0, &second, &err) == 0 && stream_connect(url, 1000, &peer, &err) == 0);
+	close(second);
+	CHECK(stream_listen("tcp://no.such.host.invalid:80", 0, &second, &err) == MU_EINVAL);
+	CHECK(stream_connect("tcp://no.such.host.invalid:80", 100, &second, &err) == MU_ECONNECT);
 	close(peer);
 	close(fd);
 	/* A queue that is full: the time is over, not sooner and not never. */
