@@ -65,6 +65,8 @@ class Node:
 
     def read(self, proc):
         for line in proc.stdout:
+            if not line.endswith("\n"):
+                break  # cut by the kill: a shorter number would be another value
             line = line.rstrip("\n")
             if line.startswith("ack "):
                 self.acked.append(int(line.split()[1]))
@@ -165,7 +167,7 @@ class Cluster:
         acked = [v for n in self.nodes for v in n.acked]
         missing = set(acked) - set(lists[0])
         if missing:
-            raise Fail("%d of %d acknowledged values are lost" % (len(missing), len(acked)))
+            raise Fail("%d of %d acknowledged values are lost: %s" % (len(missing), len(acked), sorted(missing)[:5]))
         if self.broken:
             raise Fail(self.broken[0])
         return len(acked)
