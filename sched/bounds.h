@@ -29,7 +29,8 @@
  * 100 bytes. */
 #define SCH_SLICE_BYTES (96u * 1024u)
 
-/* How many budgets of steps a slice may take before it has anything to say: what the loop can bear now and then. */
+/* How many budgets of steps a slice may take before it has anything to say: what the loop can bear now and
+ * then. */
 #define SCH_QUIET_BUDGETS 4u
 
 /* Attempts that may fail to launch before the job is held, and how far apart they are (doubled each time). */

@@ -383,12 +383,9 @@ static void visit(struct pass *p, struct lane *l, struct sch_job *j)
 	p->steps++;
 	if (j->shape->part_count > 1 && mu_map_get_u64(&p->started, j->id))
 		return;
-	if (j->deadline_usec && j->deadline_usec <= now)
-		return; /* Stopped by this same decision. */
+	if (j->due_key && j->due_key <= now)
+		return; /* Past its deadline: stopped by this same decision. */
 	uint32_t never = must_wait_for_fence(p, j) ? REASON_Cleaning : limit_reason(j, l->part);
-	if (!never && j->deadline_usec && j->limit_given && j->time_limit_sec >= 0 &&
-	    now + j->time_limit_sec * SCH_USEC > j->deadline_usec)
-		never = REASON_DeadLine;
 	if (never) {
 		set_reason(p, l, j, never, NULL);
 		return;
@@ -434,7 +431,7 @@ static void open_lane(struct pass *p, struct lane *l)
 	if (c->cursor && l->tier > c->cursor_tier)
 		return;
 	if (c->cursor && l->tier == c->cursor_tier)
-		from = sch__queue_key(c->cursor_priority, c->cursor);
+		from = sch__queue_key(c->cursor_priority, c->cursor) + (l - p->lane < c->cursor_part);
 	step_lane(l, from);
 }
 
@@ -535,9 +532,10 @@ static bool fill(struct pass *p)
 
 /* ---- the slice ---- */
 
-static void hand_over(struct pass *p, uint32_t tier, uint32_t priority, uint32_t id)
+static void hand_over(struct pass *p, uint32_t tier, uint32_t priority, uint32_t id, uint32_t part)
 {
 	Mu__Decided *d = p->d;
+	SCH_SET(d, cursor_part, part);
 	SCH_SET(d, cursor_out, id);
 	SCH_SET(d, cursor_tier, tier);
 	SCH_SET(d, cursor_priority, priority);
@@ -559,7 +557,7 @@ static void walk(struct pass *p)
 {
 	for (struct lane *l = next_lane(p); l; l = next_lane(p)) {
 		if (exhausted(p)) {
-			hand_over(p, l->tier, l->head->priority, l->head->id);
+			hand_over(p, l->tier, l->head->priority, l->head->id, (uint32_t)(l - p->lane));
 			return;
 		}
 		struct sch_job *j = l->head;
@@ -567,7 +565,7 @@ static void walk(struct pass *p)
 		step_lane(l, l->head_key + 1);
 	}
 	if (!fill(p))
-		hand_over(p, 0, 0, CURSOR_FILL);
+		hand_over(p, 0, 0, CURSOR_FILL, 0);
 }
 
 static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budget, struct mu_arena *arena)

@@ -218,7 +218,7 @@ static void apply_config(struct sch_ev *ev, Mu__Config *c)
 void sch__pass_clear(struct sch_state *st)
 {
 	Mu__ClusterRow *c = st->cluster;
-	c->cursor = c->cursor_tier = c->cursor_priority = 0;
+	c->cursor = c->cursor_tier = c->cursor_priority = c->cursor_part = 0;
 	for (size_t i = 0; i < c->n_taken; i++)
 		free(c->taken[i]);
 	free(c->taken);

@@ -166,6 +166,7 @@ static void hand_over(struct sch_ev *ev, const Mu__Decided *d)
 		return;
 	c->cursor_tier = d->cursor_tier;
 	c->cursor_priority = d->cursor_priority;
+	c->cursor_part = d->cursor_part;
 	c->blocked = calloc(d->n_blocked + 1, sizeof(c->blocked[0]));
 	c->taken = calloc(d->n_taken + 1, sizeof(c->taken[0]));
 	if (!c->blocked || !c->taken)

@@ -141,6 +141,18 @@ static void registered_state(struct sch_ev *ev, struct sch_node *n, bool reboote
 	state_changed(ev, n);
 }
 
+/* Partitions of N count its CPUs anew; not all their nodes. */
+static void part_cpus(struct sch_state *st, const struct sch_node *n, uint32_t before)
+{
+	for (uint32_t i = 0; i < st->part_count && n->row->cpus != before; i++) {
+		struct sch_part *p = st->part[i];
+		if (!mu_bits_test(&p->nodes, n->rank))
+			continue;
+		SCH_SET(p->row, total_cpus, p->row->total_cpus - before + n->row->cpus);
+		sch__touch(st, &p->rec);
+	}
+}
+
 int sch__evolve_node_registered(struct sch_ev *ev)
 {
 	const Mu__NodeRegistered *r = ev->event->node_registered;
@@ -167,12 +179,11 @@ int sch__evolve_node_registered(struct sch_ev *ev)
 	else
 		release_lost(ev, n, r);
 	copy_words(n, said);
+	uint32_t cpus = n->row->cpus;
 	sch__node_unclass(ev->st, n);
 	sch__inventory_set(n, said);
 	sch__node_class(ev->st, n);
-	for (uint32_t i = 0; i < ev->st->part_count; i++)
-		if (mu_bits_test(&ev->st->part[i]->nodes, n->rank))
-			sch__part_derive(ev->st, ev->st->part[i]);
+	part_cpus(ev->st, n, cpus);
 	registered_state(ev, n, rebooted, sch__inventory_short(n, said, ev->arena));
 	sch__wake(ev->st);
 	return 0;

@@ -176,8 +176,7 @@ static int take_holds(struct sch_state *st, struct sch_job *j, struct sch_alloc 
 	for (uint32_t i = 0; i < count; i++) {
 		if (a[i].released)
 			continue;
-		if (a[i].node->row->exclusive)
-			j->exclusive = true;
+		j->exclusive = a[i].node->row->exclusive; /* Attempts of one job may differ in it. */
 		if (!sch__room_fits(st, &a[i].node->room, a[i].node, &a[i]))
 			return MU_ECORRUPT;
 		sch__hold_add(st, j, &a[i]);

@@ -130,9 +130,11 @@ static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
 		return j->start_usec + (j->time_limit_sec + c->kill_wait_sec +
 					(int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
 					   SCH_USEC;
-	if (j->state == JOB_PENDING && j->deadline_usec > 0)
-		return j->deadline_usec;
-	return 0;
+	if (j->state != JOB_PENDING || j->deadline_usec <= 0)
+		return 0;
+	int64_t last = j->deadline_usec -
+		       (j->limit_given && j->time_limit_sec > 0 ? j->time_limit_sec * SCH_USEC : 0) + 1;
+	return last > 0 ? last : 1;
 }
 
 static int64_t expected_end(const struct sch_job *j)

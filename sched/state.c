@@ -308,7 +308,10 @@ void sch_counts(const struct sch_state *st, struct sch_counts *ret)
 			ret->nodes_allocated++;
 		count_gpus(n, ret);
 	}
-	ret->state_bytes = sizeof(*st) + st->bytes + st->job_pool.total * sizeof(struct sch_job) +
-			   st->run_pool.total * sizeof(struct sch_run) +
-			   st->answer_pool.total * sizeof(struct sch_answer);
+	/* A map's entry takes some 64 bytes beside its value; a waiting job has two. */
+	size_t entries = st->jobs.count + st->pending + st->steps.count + st->answers.count + st->strs.count +
+			 st->specs.count;
+	ret->state_bytes =
+	    sizeof(*st) + 64 * entries + st->bytes + st->job_pool.total * sizeof(struct sch_job) +
+	    st->run_pool.total * sizeof(struct sch_run) + st->answer_pool.total * sizeof(struct sch_answer);
 }

@@ -176,14 +176,15 @@ static bool decide_bytes(const struct sch_state *st, uint32_t budget, struct mu_
 	return e != NULL;
 }
 
-/* A slice of a pass that comes to nothing has only its place to hand on. */
+/* A slice of a pass that comes to nothing has only its place to hand on; plans move with the clock and are
+ * renewed when a pass has another cause. */
 static bool says_something(const struct mu_buf *b)
 {
 	struct mu_arena arena = {0};
 	const Mu__Event *e =
 	    b->len ? (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, b->data, b->len, &arena) : NULL;
 	const Mu__Decided *d = e ? e->decided : NULL;
-	bool yes = d && (d->n_start || d->n_reason || d->n_plan || d->n_stop || d->n_lost);
+	bool yes = d && (d->n_start || d->n_reason || d->n_stop || d->n_lost);
 	mu_arena_free(&arena);
 	return yes;
 }

@@ -1,0 +1,544 @@
+/* tests/sched/property.c: random streams of events, sensible and not, with the invariants of harness.c after
+ * each prefix, the same stream folded again, and at the end a cluster that comes to rest with nothing held.
+ *
+ * Usage: property [FIRST_SEED [SEEDS]]; MUSTER_TEST_SIZE=fast|ci|full sets the number of seeds. A failure
+ * prints its seed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/map.h"
+#include "proto/base/seed.h"
+#include "proto/states.h"
+#include "tests/sched/harness.h"
+
+#define SET(row, field, v)              \
+	do {                            \
+		(row)->field = (v);     \
+		(row)->has_##field = 1; \
+	} while (0)
+
+enum { EVENTS = 160, NODES_MAX = 6 };
+struct world {
+	struct harness h;
+	struct mu_seed seed;
+	struct mu_arena arena;
+	Mu__Config *config;
+	uint32_t nodes;
+};
+
+static uint32_t below(struct world *w, uint32_t n)
+{
+	return mu_seed_below(&w->seed, n);
+}
+
+static bool chance(struct world *w, uint32_t percent)
+{
+	return below(w, 100) < percent;
+}
+
+#define NEW(w, type, init)                                            \
+	({                                                            \
+		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
+		init(m_);                                             \
+		m_;                                                   \
+	})
+
+static char *node_name(struct world *w)
+{
+	return mu_arena_printf(&w->arena, "n%u", below(w, w->nodes + (chance(w, 3) ? 2 : 0)));
+}
+
+static char *part_name(struct world *w)
+{
+	return mu_arena_printf(&w->arena, "p%u", below(w, chance(w, 3) ? 4 : 3));
+}
+
+static uint32_t job_id(struct world *w)
+{
+	uint32_t next = sch_cluster(w->h.st)->next_job_id;
+	uint32_t span = next > 12 && chance(w, 80) ? 12 : next + 2;
+	return next + 1 - below(w, span);
+}
+
+/* ---- the cluster ---- */
+
+static Mu__NodeConf *random_node(struct world *w, uint32_t i)
+{
+	Mu__NodeConf *c = NEW(w, Mu__NodeConf, mu__node_conf__init);
+	uint32_t threads = chance(w, 30) ? 2 : 1;
+	c->name = mu_arena_printf(&w->arena, "n%u", i);
+	SET(c, cpus, threads * (1 + below(w, 6)));
+	SET(c, threads_per_core, threads);
+	SET(c, sockets, 1);
+	SET(c, real_memory_mib, 1000 * (1 + below(w, 4)));
+	SET(c, weight, 1 + below(w, 3));
+	c->feature = mu_arena_alloc(&w->arena, sizeof(char *));
+	c->feature[0] = mu_arena_printf(&w->arena, "f%u", below(w, 2));
+	c->n_feature = 1;
+	c->gres = mu_arena_alloc(&w->arena, 2 * sizeof(c->gres[0]));
+	for (uint32_t g = below(w, 3); g > 0; g--) {
+		Mu__GresConf *r = NEW(w, Mu__GresConf, mu__gres_conf__init);
+		r->name = (char *)"gpu";
+		r->type = g == 1 ? (char *)"a" : (char *)"b";
+		SET(r, count, 1 + below(w, 3));
+		c->gres[c->n_gres++] = r;
+	}
+	return c;
+}
+
+static Mu__PartitionConf *random_part(struct world *w, uint32_t i)
+{
+	Mu__PartitionConf *p = NEW(w, Mu__PartitionConf, mu__partition_conf__init);
+	p->name = mu_arena_printf(&w->arena, "p%u", i);
+	SET(p, is_default, i == 0);
+	p->node = mu_arena_alloc(&w->arena, NODES_MAX * sizeof(char *));
+	for (uint32_t n = 0; n < w->nodes; n++)
+		if (i == 0 || chance(w, 60))
+			p->node[p->n_node++] = mu_arena_printf(&w->arena, "n%u", n);
+	SET(p, max_time_sec, chance(w, 50) ? -1 : 60 * (int64_t)(1 + below(w, 60)));
+	SET(p, priority_tier, 1 + below(w, 2));
+	if (chance(w, 20))
+		p->oversubscribe = (char *)"EXCLUSIVE";
+	if (chance(w, 20))
+		SET(p, max_nodes, 1 + below(w, 3));
+	return p;
+}
+
+static Mu__Config *random_config(struct world *w)
+{
+	static const char *const select[] = {"CR_CORE", "CR_CPU", "CR_CORE_MEMORY", "CR_CPU_MEMORY"};
+	static const char *const enforce[] = {"NO", "ANY", "ALL"};
+	Mu__Config *c = NEW(w, Mu__Config, mu__config__init);
+	c->cluster_name = (char *)"random";
+	c->node = mu_arena_alloc(&w->arena, NODES_MAX * sizeof(c->node[0]));
+	for (uint32_t i = 0; i < w->nodes; i++)
+		c->node[c->n_node++] = random_node(w, i);
+	c->partition = mu_arena_alloc(&w->arena, 3 * sizeof(c->partition[0]));
+	for (uint32_t i = 0; i < 3; i++)
+		c->partition[c->n_partition++] = random_part(w, i);
+	SET(c, first_job_id, 1);
+	SET(c, min_job_age_sec, 50 + below(w, 300));
+	SET(c, slurmd_timeout_sec, chance(w, 20) ? 0 : 100 + below(w, 300));
+	SET(c, kill_wait_sec, 30);
+	SET(c, return_to_service, below(w, 3));
+	SET(c, requeue_needs_fence, chance(w, 20));
+	SET(c, job_requeue, chance(w, 80));
+	SET(c, max_job_count, 60);
+	c->select_type_parameters = (char *)select[below(w, 4)];
+	c->enforce_part_limits = (char *)enforce[below(w, 3)];
+	if (chance(w, 50))
+		SET(c, def_mem_cpu_mib, 100);
+	return c;
+}
+
+/* ---- events ---- */
+
+static void founding(struct world *w, Mu__Event *e)
+{
+	e->kind_case = MU__EVENT__KIND_FOUNDED;
+	e->founded = NEW(w, Mu__Founded, mu__founded__init);
+	e->founded->config = w->config;
+	e->founded->has_cluster_id = 1;
+	e->founded->cluster_id.data = (uint8_t *)"0123456789abcdef";
+	e->founded->cluster_id.len = 16;
+	SET(e->founded, level, 1);
+}
+
+static Mu__JobSpec *random_spec(struct world *w)
+{
+	Mu__JobSpec *s = NEW(w, Mu__JobSpec, mu__job_spec__init);
+	s->partition = mu_arena_alloc(&w->arena, 3 * sizeof(char *));
+	for (uint32_t i = below(w, 3); i > 0; i--)
+		s->partition[s->n_partition++] = part_name(w);
+	if (chance(w, 50))
+		SET(s, ntasks, below(w, 6));
+	if (chance(w, 30)) {
+		SET(s, nodes_min, below(w, 4));
+		SET(s, nodes_max, chance(w, 50) ? s->nodes_min : s->nodes_min + below(w, 2));
+	}
+	if (chance(w, 30))
+		SET(s, cpus_per_task, 1 + below(w, 3));
+	if (chance(w, 15))
+		SET(s, ntasks_per_node, 1 + below(w, 3));
+	if (chance(w, 60))
+		SET(s, time_limit_sec, chance(w, 10) ? -1 : 60 * (int64_t)below(w, 30));
+	if (chance(w, 30))
+		SET(s, mem_node_mib, 100 * below(w, 12));
+	else if (chance(w, 20))
+		SET(s, mem_cpu_mib, 100 * below(w, 6));
+	if (chance(w, 25)) {
+		Mu__GresAsk *g = NEW(w, Mu__GresAsk, mu__gres_ask__init);
+		g->name = (char *)"gpu";
+		g->type = chance(w, 50) ? NULL : chance(w, 50) ? (char *)"a" : (char *)"b";
+		SET(g, count, below(w, 3));
+		s->gres = mu_arena_dup(&w->arena, &g, sizeof(g));
+		s->n_gres = 1;
+	}
+	if (chance(w, 10))
+		s->features = (char *)(chance(w, 50) ? "f0|f1" : "f0");
+	if (chance(w, 10))
+		s->nodes_required = node_name(w);
+	if (chance(w, 10))
+		s->nodes_excluded = node_name(w);
+	SET(s, exclusive, chance(w, 10));
+	SET(s, hold, chance(w, 8));
+	SET(s, overcommit, chance(w, 5));
+	if (chance(w, 10))
+		SET(s, priority, below(w, 3) * 100000000);
+	if (chance(w, 10))
+		SET(s, begin_usec, w->h.now_usec + (int64_t)below(w, 300) * 1000000 - 100000000);
+	if (chance(w, 8))
+		SET(s, deadline_usec, w->h.now_usec + (int64_t)below(w, 3000) * 1000000);
+	SET(s, batch, chance(w, 90));
+	if (chance(w, 20))
+		SET(s, requeue, chance(w, 50));
+	return s;
+}
+
+static void submit(struct world *w, Mu__Event *e)
+{
+	e->kind_case = MU__EVENT__KIND_SUBMITTED;
+	e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
+	e->submitted->spec = random_spec(w);
+	e->submitted->has_job_key = 1;
+	e->submitted->job_key.data = (uint8_t *)"01234567890123456789012345678901";
+	e->submitted->job_key.len = 32;
+}
+
+static void act_on_job(struct world *w, Mu__Event *e)
+{
+	uint32_t *id = mu_arena_alloc(&w->arena, 2 * sizeof(*id));
+	size_t n = 1 + below(w, 2);
+	id[0] = job_id(w);
+	id[1] = job_id(w);
+	switch (below(w, 4)) {
+	case 0:
+		e->kind_case = MU__EVENT__KIND_JOB_SIGNAL;
+		e->job_signal = NEW(w, Mu__JobSignal, mu__job_signal__init);
+		e->job_signal->job = id;
+		e->job_signal->n_job = n;
+		if (chance(w, 30))
+			SET(e->job_signal, signal, below(w, 70));
+		return;
+	case 1:
+		e->kind_case = MU__EVENT__KIND_JOB_HOLD;
+		e->job_hold = NEW(w, Mu__JobHold, mu__job_hold__init);
+		e->job_hold->job = id;
+		e->job_hold->n_job = n;
+		SET(e->job_hold, release, chance(w, 60));
+		SET(e->job_hold, by_admin, chance(w, 50));
+		return;
+	case 2:
+		e->kind_case = MU__EVENT__KIND_JOB_REQUEUE;
+		e->job_requeue = NEW(w, Mu__JobRequeue, mu__job_requeue__init);
+		e->job_requeue->job = id;
+		e->job_requeue->n_job = n;
+		SET(e->job_requeue, hold, chance(w, 20));
+		return;
+	default:
+		e->kind_case = MU__EVENT__KIND_JOB_UPDATE;
+		e->job_update = NEW(w, Mu__JobUpdate, mu__job_update__init);
+		SET(e->job_update, job, id[0]);
+		e->job_update->spec =
+		    chance(w, 60) ? random_spec(w) : NEW(w, Mu__JobSpec, mu__job_spec__init);
+		if (chance(w, 50))
+			SET(e->job_update->spec, time_limit_sec, 60 * (int64_t)below(w, 20));
+		SET(e->job_update, begin_now, chance(w, 20));
+	}
+}
+
+/* What a node would truly say of a job that it has; sometimes of one that it has not. */
+static void attempt_ended(struct world *w, Mu__Event *e)
+{
+	const char *names[NODES_MAX * 2];
+	uint32_t id = job_id(w);
+	const Mu__JobRow *j = sch_job(w->h.st, id);
+	size_t count = sch_job_nodes(w->h.st, id, names, NODES_MAX * 2);
+	Mu__AttemptEnded *a = NEW(w, Mu__AttemptEnded, mu__attempt_ended__init);
+	e->kind_case = MU__EVENT__KIND_ATTEMPT_ENDED;
+	e->attempt_ended = a;
+	SET(a, job, id);
+	SET(a, attempt, j ? j->attempt - (chance(w, 10) && j->attempt ? 1 : 0) : below(w, 3));
+	a->node = count && chance(w, 95) ? mu_arena_strdup(&w->arena, names[below(w, (uint32_t)count)])
+					 : node_name(w);
+	SET(a, batch, chance(w, 70));
+	SET(a, released, chance(w, 75));
+	SET(a, cause, chance(w, 70) ? 0 : below(w, 14));
+	SET(a, exit_code, chance(w, 60) ? 0 : (int32_t)below(w, 256));
+	if (chance(w, 10))
+		SET(a, oom_kills, 1);
+	if (chance(w, 30)) {
+		Mu__StepRow *s = NEW(w, Mu__StepRow, mu__step_row__init);
+		SET(s, step, chance(w, 50) ? MU_STEP_BATCH : below(w, 3));
+		SET(s, exit_code, (int32_t)below(w, 3));
+		a->step = mu_arena_dup(&w->arena, &s, sizeof(s));
+		a->n_step = 1;
+	}
+	e->author->node = a->node;
+}
+
+static void registered(struct world *w, Mu__Event *e)
+{
+	Mu__NodeRegistered *r = NEW(w, Mu__NodeRegistered, mu__node_registered__init);
+	Mu__NodeRow *n = NEW(w, Mu__NodeRow, mu__node_row__init);
+	e->kind_case = MU__EVENT__KIND_NODE_REGISTERED;
+	e->node_registered = r;
+	r->inventory = n;
+	n->name = node_name(w);
+	const Mu__NodeRow *row = sch_node(w->h.st, n->name);
+	SET(n, cpus, row && chance(w, 90) ? row->cpus : below(w, 4));
+	SET(n, threads_per_core, row ? row->threads_per_core : 1);
+	SET(n, sockets, 1);
+	SET(n, real_memory_mib, row && chance(w, 95) ? row->real_memory_mib : 10);
+	n->n_gres = row ? row->n_gres : 0;
+	n->gres = row ? row->gres : NULL;
+	n->has_boot_id = 1;
+	n->boot_id.data = (uint8_t *)(chance(w, 85) ? "boot 1" : "boot 2");
+	n->boot_id.len = 6;
+	if (chance(w, 30)) {
+		Mu__HeldAttempt *h = NEW(w, Mu__HeldAttempt, mu__held_attempt__init);
+		SET(h, job, job_id(w));
+		SET(h, attempt, 1);
+		r->held = mu_arena_dup(&w->arena, &h, sizeof(h));
+		r->n_held = 1;
+	}
+	e->author->node = n->name;
+}
+
+static void node_event(struct world *w, Mu__Event *e)
+{
+	static const char *const words[] = {"DOWN", "DRAIN", "RESUME", "UNDRAIN", "FAIL", "IDLE", "NONSENSE"};
+	if (chance(w, 20)) {
+		e->kind_case = MU__EVENT__KIND_NODE_FENCED;
+		e->node_fenced = NEW(w, Mu__NodeFenced, mu__node_fenced__init);
+		e->node_fenced->node = node_name(w);
+		return;
+	}
+	Mu__NodeUpdate *u = NEW(w, Mu__NodeUpdate, mu__node_update__init);
+	char *name = node_name(w);
+	e->kind_case = MU__EVENT__KIND_NODE_UPDATE;
+	e->node_update = u;
+	u->node = mu_arena_dup(&w->arena, &name, sizeof(name));
+	u->n_node = 1;
+	u->state = (char *)words[below(w, chance(w, 50) ? 3 : 7)];
+	if (chance(w, 80))
+		u->reason = (char *)"chance";
+	SET(u, fenced, chance(w, 20));
+	if (chance(w, 15))
+		SET(u, weight, below(w, 4));
+}
+
+static void cluster_event(struct world *w, Mu__Event *e)
+{
+	static const char *const states[] = {"UP", "DOWN", "DRAIN", "INACTIVE"};
+	switch (below(w, 5)) {
+	case 0:
+		e->kind_case = MU__EVENT__KIND_LEADER_ELECTED;
+		e->leader_elected = NEW(w, Mu__LeaderElected, mu__leader_elected__init);
+		return;
+	case 1: {
+		uint8_t *bits = mu_arena_alloc(&w->arena, 1);
+		bits[0] = (uint8_t)(below(w, 256) | below(w, 256));
+		e->kind_case = MU__EVENT__KIND_NODES_HEARD;
+		e->nodes_heard = NEW(w, Mu__NodesHeard, mu__nodes_heard__init);
+		e->nodes_heard->has_heard = 1;
+		e->nodes_heard->heard.data = bits;
+		e->nodes_heard->heard.len = 1;
+		return;
+	}
+	case 2:
+		e->kind_case = MU__EVENT__KIND_CONFIG_SET;
+		e->config_set = NEW(w, Mu__ConfigSet, mu__config_set__init);
+		e->config_set->config = chance(w, 50) ? w->config : random_config(w);
+		return;
+	case 3:
+		if (chance(w, 90))
+			break;
+		founding(w, e);
+		return;
+	default:
+		break;
+	}
+	e->kind_case = MU__EVENT__KIND_PARTITION_UPDATE;
+	e->partition_update = NEW(w, Mu__PartitionUpdate, mu__partition_update__init);
+	e->partition_update->conf = NEW(w, Mu__PartitionConf, mu__partition_conf__init);
+	e->partition_update->conf->name = part_name(w);
+	e->partition_update->conf->state = (char *)states[chance(w, 60) ? 0 : below(w, 4)];
+	SET(e->partition_update, create, chance(w, 10));
+	SET(e->partition_update, remove, chance(w, 10));
+}
+
+static Mu__Event *blank(struct world *w)
+{
+	Mu__Event *e = NEW(w, Mu__Event, mu__event__init);
+	e->author = NEW(w, Mu__Author, mu__author__init);
+	SET(e->author, uid, 1000 + below(w, 3));
+	e->author->user = mu_arena_printf(&w->arena, "u%u", e->author->uid);
+	SET(e->author, operator_, chance(w, 50));
+	e->author->verifier = (char *)"controller";
+	if (chance(w, 80)) {
+		e->request = NEW(w, Mu__RequestId, mu__request_id__init);
+		SET(e->request, birth_usec, w->h.now_usec - (int64_t)below(w, 100) * 1000000);
+		e->request->has_nonce = 1;
+		e->request->nonce.len = 16;
+		e->request->nonce.data = mu_arena_alloc(&w->arena, 16);
+		mu_put_be64(e->request->nonce.data, chance(w, 95) ? mu_seed_next(&w->seed) : below(w, 3));
+	}
+	return e;
+}
+
+/* A forged decision: a start of anything anywhere. */
+static void forged(struct world *w, Mu__Event *e)
+{
+	const Mu__ClusterRow *c = sch_cluster(w->h.st);
+	Mu__Decided *d = NEW(w, Mu__Decided, mu__decided__init);
+	Mu__Start *s = NEW(w, Mu__Start, mu__start__init);
+	Mu__AllocNode *a = NEW(w, Mu__AllocNode, mu__alloc_node__init);
+	e->kind_case = MU__EVENT__KIND_DECIDED;
+	e->decided = d;
+	SET(d, basis, c->entries);
+	SET(d, pass, c->cursor ? c->pass : c->pass + 1);
+	SET(d, cursor_in, c->cursor);
+	SET(s, job, job_id(w));
+	SET(s, attempt, 1 + below(w, 2));
+	s->partition = part_name(w);
+	a->node = chance(w, 80) ? node_name(w) : mu_arena_printf(&w->arena, "n[0-%u]", below(w, 3));
+	a->cpu_list = mu_arena_printf(&w->arena, "%u-%u", below(w, 3), 2 + below(w, 3));
+	SET(a, cpus, chance(w, 70) ? 3 : below(w, 5));
+	SET(a, mem_mib, below(w, 2000));
+	s->alloc = mu_arena_dup(&w->arena, &a, sizeof(a));
+	s->n_alloc = 1;
+	d->start = mu_arena_dup(&w->arena, &s, sizeof(s));
+	d->n_start = 1;
+}
+
+static void tick(struct world *w, Mu__Event *e)
+{
+	int64_t due = sch_due_usec(w->h.st);
+	w->h.now_usec += chance(w, 50) ? (int64_t)below(w, 60) * 1000000 : 1;
+	if (due > w->h.now_usec && chance(w, 30))
+		w->h.now_usec = due;
+	e->kind_case = MU__EVENT__KIND_TICK;
+	e->tick = NEW(w, Mu__Tick, mu__tick__init);
+}
+
+static void one_event(struct world *w)
+{
+	Mu__Event *e = blank(w);
+	uint32_t dice = below(w, 100);
+	if (dice < 30)
+		submit(w, e);
+	else if (dice < 50)
+		attempt_ended(w, e);
+	else if (dice < 65)
+		act_on_job(w, e);
+	else if (dice < 75)
+		registered(w, e);
+	else if (dice < 82)
+		node_event(w, e);
+	else if (dice < 86)
+		cluster_event(w, e);
+	else if (dice < 88)
+		forged(w, e);
+	else
+		tick(w, e);
+	struct mu_buf buf = {0};
+	mu_pb_pack(&e->base, &buf);
+	for (uint32_t i = chance(w, 5) ? 1 + below(w, 3) : 0; i > 0 && buf.len; i--)
+		buf.data[below(w, (uint32_t)buf.len)] ^= (uint8_t)(1u << below(w, 8));
+	h_apply_bytes(&w->h, buf.data, buf.len);
+	mu_buf_free(&buf);
+}
+
+/* ---- a run ---- */
+
+static void open_world(struct world *w, uint64_t seed)
+{
+	memset(w, 0, sizeof(*w));
+	mu_seed_init(&w->seed, seed);
+	h_open(&w->h, true);
+	w->h.every = 3;
+	w->h.budget = chance(w, 30) ? 1 + below(w, 20) : 100000;
+	w->nodes = 1 + below(w, NODES_MAX);
+	w->config = random_config(w);
+	Mu__Event *e = blank(w);
+	founding(w, e);
+	h_apply(&w->h, e);
+	for (uint32_t i = 0; i < w->nodes; i++) {
+		e = blank(w);
+		registered(w, e);
+		h_apply(&w->h, e);
+	}
+}
+
+/* Every job cancelled, every node fenced: nothing may be held, and after MinJobAge nothing may be left. */
+static bool comes_to_rest(struct world *w)
+{
+	struct sch_counts c;
+	uint32_t last = sch_cluster(w->h.st)->next_job_id;
+	for (uint32_t id = 1; id < last; id++) {
+		Mu__Event *e = blank(w);
+		e->request = NULL; /* A chance repetition would be answered, not done. */
+		e->kind_case = MU__EVENT__KIND_JOB_SIGNAL;
+		e->job_signal = NEW(w, Mu__JobSignal, mu__job_signal__init);
+		e->job_signal->job = mu_arena_dup(&w->arena, &id, sizeof(id));
+		e->job_signal->n_job = 1;
+		SET(e->author, operator_, 1);
+		h_apply(&w->h, e);
+	}
+	for (uint32_t i = 0; i < w->nodes; i++) {
+		Mu__Event *e = blank(w);
+		e->kind_case = MU__EVENT__KIND_NODE_FENCED;
+		e->node_fenced = NEW(w, Mu__NodeFenced, mu__node_fenced__init);
+		e->node_fenced->node = mu_arena_printf(&w->arena, "n%u", i);
+		h_apply(&w->h, e);
+	}
+	sch_counts(w->h.st, &c);
+	if (c.jobs_pending || c.jobs_running || c.jobs_completing || c.cpus_allocated || c.gpus_allocated)
+		return h_fail(&w->h, "at rest %u jobs wait, %u run, %u end and %llu CPUs are held",
+			      c.jobs_pending, c.jobs_running, c.jobs_completing,
+			      (unsigned long long)c.cpus_allocated);
+	for (int i = 0; i < 3; i++) {
+		w->h.now_usec += INT64_C(400) * 1000000;
+		Mu__Event *e = blank(w);
+		e->kind_case = MU__EVENT__KIND_TICK;
+		e->tick = NEW(w, Mu__Tick, mu__tick__init);
+		h_apply(&w->h, e);
+	}
+	sch_counts(w->h.st, &c);
+	return !c.jobs_total || h_fail(&w->h, "%u jobs are never forgotten", c.jobs_total);
+}
+
+static bool run(uint64_t seed, size_t *events)
+{
+	struct world w;
+	open_world(&w, seed);
+	for (uint32_t i = 0; i < EVENTS && !w.h.failure[0]; i++) {
+		one_event(&w);
+		for (int k = chance(&w, 60) ? 40 : 0; k > 0 && !w.h.failure[0]; k--)
+			if (!h_decide(&w.h))
+				break;
+	}
+	bool ok = !w.h.failure[0] && comes_to_rest(&w) && h_replay(&w.h) && !w.h.failure[0];
+	if (!ok)
+		fprintf(stderr, "seed %llu, event %zu: %s\n", (unsigned long long)seed, w.h.count,
+			w.h.failure);
+	*events += w.h.count;
+	h_close(&w.h);
+	mu_arena_free(&w.arena);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	const char *size = getenv("MUSTER_TEST_SIZE");
+	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 40;
+	size_t events = 0, failed = 0;
+	if (argc < 2 && size)
+		count = strcmp(size, "full") == 0 ? 2000 : strcmp(size, "fast") == 0 ? 15 : 60;
+	for (uint64_t s = first; s < first + count; s++)
+		failed += !run(s, &events);
+	printf("%llu seeds, %zu events, %zu failed\n", (unsigned long long)count, events, failed);
+	return failed ? 1 : 0;
+}
