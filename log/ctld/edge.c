@@ -96,7 +96,9 @@ static void on_request(void *arg, struct wire_call *call, const struct wire_peer
 		ctl_req_fail(c, req, code, err.text);
 		return;
 	}
-	req->raw = body;
+	/* The wire lends its bytes for this call only; the request goes on. */
+	req->raw = (struct mu_view){mu_arena_dup(&req->arena, body.data, body.len), body.len};
+	body = req->raw;
 	req->request = (Mu__Request *)mu_pb_unpack(&mu__request__descriptor, body.data, body.len, &req->arena);
 	if (!req->request || req->request->ask_case == MU__REQUEST__ASK__NOT_SET) {
 		atomic_fetch_add(&c->n.refused_bad, 1);

@@ -165,7 +165,7 @@ void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to 
 	message = (Mu__Forward *)mu_pb_unpack(&mu__forward__descriptor, bytes.data, bytes.len, &req->arena);
 	if (message && message->author) {
 		req->author = message->author;
-		req->raw = (struct mu_view){message->request.data, message->request.len};
+		req->raw = (struct mu_view){message->request.data, message->request.len}; /* in the arena already */
 		req->request = (Mu__Request *)mu_pb_unpack(&mu__request__descriptor, req->raw.data, req->raw.len, &req->arena);
 	}
 	if (!req->request)
