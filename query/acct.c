@@ -121,6 +121,8 @@ static int add_living(struct living *w, struct mu_view row, const struct pick_jo
 	mu_buf_reset(&w->record);
 	uint8_t *copy = mu_buf_grow(&w->row, row.len);
 	w->row.len = pick_job_public(row, w->a->query->slim, copy);
+	if (mu_job_state_ended(job->state) && job->attempt && !pick_job_ran(job))
+		view__clear_run(&w->row);
 	pick_put_bytes(&w->record, HIST_JOB, (struct mu_view){w->row.data, w->row.len});
 	if (pick_job_ran(job))
 		for (size_t i = steps_find(&w->steps, job->id, job->attempt);
@@ -190,16 +192,21 @@ static int state_has(struct answer *a, uint32_t job, uint32_t record)
 	if (code)
 		return code == MU_ENOENT ? 0 : code;
 	pick_job((struct mu_view){row.data, row.len}, &face);
-	if (face.restarts + 1 == record)
+	if (view__record(&face) == record)
 		return 1;
-	return face.attempt == record ? 2 : 0;
+	return record == face.attempt ? 2 : 0;
 }
 
 /* The record with the steps that had been told by then: State keeps those of a run until the next one starts.
  */
-static int record_then(struct answer *a, const uint8_t key[8], struct mu_view row, struct mu_buf *out)
+static int record_then(struct answer *a, uint32_t job, uint32_t record, struct mu_view row,
+		       struct mu_buf *out)
 {
+	uint8_t key[8];
 	MU_CLEANUP(steps_done) struct steps steps = {.a = a};
+
+	mu_put_be32(key, job);
+	mu_put_be32(key + 4, record);
 	int code = source_each(&a->source, SCH_ROW_STEP, (struct mu_view){key, 8}, (struct mu_view){0},
 			       collect_step, &steps, a->err);
 
@@ -260,7 +267,7 @@ static int try_record(struct answer *a, struct mu_view key, struct mu_view value
 		return held < 0 ? held : 0;
 	MU_CLEANUP(mu_buf_free) struct mu_buf then = {0};
 	if (held == 2) {
-		int code = record_then(a, key.data, row, &then);
+		int code = record_then(a, job.id, mu_get_be32(key.data + 4), row, &then);
 		if (code)
 			return code;
 		row = (struct mu_view){then.data, then.len};

@@ -1,11 +1,10 @@
 /* query/hist.c: what sacct reads: one record for each run of a job, with its steps, kept after the job has
  * left State.
  *
- * A record is written whenever a job row arrives in an ended state, and when a job that had started goes back
- * to waiting or on to a further attempt: then the row as it was before becomes the record of the attempt that
- * is over. The record's number is one more than the restarts before it: the attempt, or what would have been
- * the next attempt of a job that ended while it waited. So folding the same entries again writes the same
- * records. Steps reported after the end are merged into the record. */
+ * A record is written whenever a job row arrives in an ended state, and when a job goes back to waiting: then
+ * the row as it was before becomes the record of the run that is over. The record's number is the attempt,
+ * or, for a job that ended while it waited, a bit and the restarts before. So folding the same entries again
+ * writes the same records. Steps reported after the end are merged into the record. */
 #include "query/store.h"
 
 #include <assert.h>
@@ -17,7 +16,6 @@
  * counts. */
 enum {
 	JOB_STATE = 8,
-	JOB_START = 42,
 	JOB_END = 43,
 	JOB_NODE_LIST = 51,
 	JOB_NODE_COUNT = 52,
@@ -37,7 +35,8 @@ size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t 
 	if (kind != 'E') {
 		/* A name longer than a key's worth is indexed by its beginning; readers compare the whole. */
 		size_t len = name.len < 128 ? name.len : 128;
-		memcpy(out + n, name.data, len);
+		if (len)
+			memcpy(out + n, name.data, len);
 		n += len;
 		out[n++] = 0;
 	}
@@ -45,6 +44,11 @@ size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t 
 	mu_put_be32(out + n + 8, job);
 	mu_put_be32(out + n + 12, record);
 	return n + 16;
+}
+
+uint32_t view__record(const struct pick_job *job)
+{
+	return pick_job_ran(job) ? job->attempt : VIEW_RECORD_WAITED | job->restarts;
 }
 
 static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct pick_job *job, uint32_t id,
@@ -142,9 +146,9 @@ static void copy_end(struct mu_buf *job, struct mu_view now)
 }
 
 /* A job that ended while it waited has nothing of the run before. */
-static void clear_run(struct mu_buf *job)
+void view__clear_run(struct mu_buf *job)
 {
-	static const uint32_t numbers[] = {JOB_START, JOB_EXIT_CODE, JOB_EXIT_SIGNAL, JOB_NODE_COUNT};
+	static const uint32_t numbers[] = {JOB_EXIT_CODE, JOB_EXIT_SIGNAL, JOB_NODE_COUNT};
 
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		pick_put_number(job, numbers[i], 0);
@@ -164,7 +168,7 @@ static struct mu_view record_job(struct view_batch *b, const struct record *r, c
 		pick_put_number(&job, JOB_STATE, r->state);
 	pick_job((struct mu_view){job.data, job.len}, ret);
 	if (!pick_job_ran(ret) && ret->attempt)
-		clear_run(&job);
+		view__clear_run(&job);
 	if (ret->end_usec == 0)
 		pick_put_number(&job, JOB_END, (uint64_t)entry->time_usec);
 	if (ret->end_pos == 0)
@@ -279,11 +283,12 @@ static int requeued(struct view_batch *b, const struct view_entry *entry, const 
 	if (found <= 0)
 		return found;
 	pick_job(before, &was);
-	if (!pick_job_ran(&was) || was.restarts >= now->restarts)
+	bool ran = pick_job_ran(&was);
+	if (was.restarts >= now->restarts || (!ran && !mu_job_state_ended(was.state)))
 		return 0;
 	struct record r = {.job = was.id,
-			   .record = was.restarts + 1,
-			   .attempt = was.attempt,
+			   .record = view__record(&was),
+			   .attempt = ran ? was.attempt : 0,
 			   .job_row = before,
 			   .superseded = true};
 	if (!mu_job_state_ended(was.state)) {
@@ -306,7 +311,7 @@ static int hist_job(struct view_batch *b, const struct view_entry *entry, const 
 	if (code || !mu_job_state_ended(job.state))
 		return code;
 	struct record r = {.job = job.id,
-			   .record = job.restarts + 1,
+			   .record = view__record(&job),
 			   .attempt = pick_job_ran(&job) ? job.attempt : 0,
 			   .job_row = row->row};
 	return record_write(b, entry, &r, err);
@@ -322,13 +327,14 @@ static int hist_step(struct view_batch *b, const struct view_entry *entry, const
 
 	if (row->key.len != STEP_KEY)
 		return 0;
-	memcpy(full + 1, row->key.bytes, 8);
+	uint32_t attempt = mu_get_be32(row->key.bytes + 4);
+	struct record r = {.job = mu_get_be32(row->key.bytes), .record = attempt, .attempt = attempt};
+	mu_put_be32(full + 1, r.job);
+	mu_put_be32(full + 5, r.record);
 	struct view_pending_row *pending = mu_map_get(&b->pending.map, full, sizeof full);
 	if (pending && pending->entry_pos == entry->pos)
 		return 0;
-	uint32_t attempt = mu_get_be32(row->key.bytes + 4);
-	struct record r = {.job = mu_get_be32(row->key.bytes), .record = attempt, .attempt = attempt};
-	int found = view__row(b, VIEW_PENDING_HIST, row->key.bytes, 8, &hold, &old, err);
+	int found = view__row(b, VIEW_PENDING_HIST, full + 1, 8, &hold, &old, err);
 	if (found == 0 && b->v->fill_to.pos && !b->line->shadow) {
 		/* The record of a run that ended in the history still to be filled in: its step waits there.
 		 */

@@ -156,7 +156,6 @@ void pick_job(struct mu_view row, struct pick_job *ret)
 	}
 	if (pick_job_ran(ret))
 		return;
-	ret->start_usec = 0;
 	ret->node_list = (struct mu_view){0};
 	if (!mu_job_state_ended(ret->state))
 		ret->end_usec = 0;
@@ -164,7 +163,7 @@ void pick_job(struct mu_view row, struct pick_job *ret)
 
 bool pick_job_ran(const struct pick_job *job)
 {
-	return job->attempt > job->restarts;
+	return job->attempt > 0 && job->start_usec > 0;
 }
 
 struct mu_view pick_bytes(struct mu_view message, uint32_t number)

@@ -24,8 +24,9 @@ struct pick {
  * empty). */
 bool pick_next(struct mu_view *rest, struct pick *ret);
 
-/* What filters and history ask of a JobRow. Borrowed from the row. A job that waits again still carries
- * start, end and nodes of the run before; they are left out here, as that run has its own record. */
+/* What filters and history ask of a JobRow. Borrowed from the row. A job that waits again, or ended while it
+ * waited, has no start but still carries end and nodes of the run before; they are left out here, as that run
+ * has its own record. */
 struct pick_job {
 	uint32_t id, uid, state, attempt, restarts, end_state;
 	struct mu_view user, partition, account, qos, spec, node_list;
@@ -33,8 +34,8 @@ struct pick_job {
 	uint64_t end_pos;
 };
 void pick_job(struct mu_view row, struct pick_job *ret);
-/* True while the job's latest attempt runs or was its last: each return to the queue counts a restart, each
- * start an attempt. */
+/* True while the job's latest attempt runs or was its last; false when it waits, again or not, or ended while
+ * it waited. */
 bool pick_job_ran(const struct pick_job *job);
 /* First field NUMBER of MESSAGE that holds bytes; empty when absent. */
 struct mu_view pick_bytes(struct mu_view message, uint32_t number);

@@ -127,6 +127,7 @@ struct view_pending {
 	struct mu_map map; /* kind, key -> struct view_pending_row; history under kind VIEW_PENDING_HIST */
 	struct mu_arena arena;
 };
+#define VIEW_RECORD_WAITED 0x80000000u /* bit of a record of a job that ended while it waited */
 enum { VIEW_PENDING_HIST = 0xF0 };
 struct view_pending_row {
 	bool gone;
@@ -228,6 +229,11 @@ int view__entry_split(struct mu_view raw, struct mu_arena *arena, struct view_en
 void view__leaf(uint8_t kind, struct mu_view part, struct mu_hash *ret);
 
 /* ---- hist.c ---- */
+struct pick_job;
+/* Number of the record that the job's present or last run has or will have. */
+uint32_t view__record(const struct pick_job *job);
+/* Appends to an encoded JobRow what makes nodes and exit of a run before count for nothing. */
+void view__clear_run(struct mu_buf *job);
 int view__hist(struct view_batch *b, const struct view_entry *entry, struct mu_err *err);
 int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, struct mu_err *err);
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,

@@ -150,6 +150,9 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	j->has_canceller = false;
 	j->cancelled_by = 0;
 	j->eligible_usec = ev->now;
+	/* Readers tell a job that runs or ran from one that waits again, or ended waiting, by its start. */
+	j->start_usec = 0;
+	j->start_pos = 0;
 	j->plan_start_usec = 0;
 	sch__str_set(st, &j->partition, j->shape->part[0]->text);
 	if (j->run)

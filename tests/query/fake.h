@@ -18,7 +18,8 @@ struct fake_log {
 	struct fake_entry *v; /* v[i] is position i + 1 */
 	size_t count, cap;
 	uint32_t jobs;
-	unsigned events_each; /* events in one entry, at most; below 60 */
+	struct sch_verdict verdict; /* of the last event */
+	unsigned events_each;	    /* events in one entry, at most; below 60 */
 };
 void fake_log_init(struct fake_log *log, uint64_t seed);
 void fake_log_grow(struct fake_log *log, size_t count); /* up to COUNT entries in all */

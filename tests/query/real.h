@@ -1,0 +1,27 @@
+/* tests/query/real.h: a small cluster driven by the real core, one entry after the other, as a log that a
+ * view can be given. */
+#ifndef TESTS_QUERY_REAL_H
+#define TESTS_QUERY_REAL_H
+
+#include "tests/query/fake.h"
+
+struct real {
+	struct fake_log log; /* its State is the core's */
+	struct mu_arena arena;
+	int64_t now_usec;
+	uint64_t requests;
+	uint32_t last_job; /* highest id given */
+};
+/* NODES nodes of CPUS CPUs each, one partition; all registered. */
+void real_open(struct real *r, unsigned nodes, unsigned cpus);
+void real_close(struct real *r);
+/* Each of these is one entry, SECONDS after the last one where time goes on; the event's verdict. */
+void real_submit(struct real *r, unsigned count, uint32_t cpus, unsigned user, bool hold);
+void real_decide(struct real *r); /* until there is nothing to decide: an entry for each event */
+void real_end(struct real *r, uint32_t job, int exit_code);
+void real_kill(struct real *r, uint32_t job);
+void real_requeue(struct real *r, uint32_t job);
+void real_steps(struct real *r, uint32_t job, uint32_t step, uint32_t state);
+void real_tick(struct real *r, int64_t seconds);
+
+#endif
