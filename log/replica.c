@@ -361,12 +361,18 @@ static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
 	r->chain = p.chain;
 	r->time_usec = p.time_usec;
 	r->since_entries = r->since_bytes = 0;
-	r->install_ready = r->install_busy = false;
+	r->install_ready = false;
 	if (r->phase == REPLICA_RUNNING && r->raft_used)
 		r->stats.installs++;
 	if (r->config.hooks.restore(r->config.arg, &p))
 		replica_fatal(r, "the rows of position %" PRIu64 " cannot be taken up", p.pos);
 	return 0;
+}
+
+static bool install_is_ready(const struct log_replica *r, const struct log_pointer *p)
+{
+	return r->install_ready && r->install_pointer.pos == p->pos &&
+	       !memcmp(&r->install_pointer.chain, &p->chain, sizeof p->chain);
 }
 
 static bool may_install(void *arg, const struct raft_buffer *data, raft_id from)
@@ -377,13 +383,12 @@ static bool may_install(void *arg, const struct raft_buffer *data, raft_id from)
 		replica_say(r, "replica %llu offers a snapshot that is none of this program's", from);
 		return false;
 	}
-	if (r->install_ready && r->install_pointer.pos == p.pos &&
-	    !memcmp(&r->install_pointer.chain, &p.chain, sizeof p.chain))
+	if (install_is_ready(r, &p))
 		return true;
 	r->stats.held++;
 	if (r->config.hooks.install)
 		r->config.hooks.install(r->config.arg, &p, from);
-	return false;
+	return install_is_ready(r, &p); /* the application may have the rows already */
 }
 
 void log_replica_install_ready(struct log_replica *r, const struct log_pointer *pointer, bool ok)

@@ -129,7 +129,7 @@ struct log_replica {
 	bool snapshot_wanted;	       /* the application has been asked */
 	bool snapshot_ready;
 	struct log_pointer snapshot;
-	bool install_ready, install_busy;
+	bool install_ready;
 	struct log_pointer install_pointer;
 
 	/* As reported last. */
