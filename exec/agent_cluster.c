@@ -113,9 +113,16 @@ static void ask_config(struct agent *a)
 
 static void take_orders(struct agent *a, const Mu__OrderSet *set)
 {
-	if (set->register_ && !a->register_wanted) {
+	/* A controller that has not yet seen the registration asks for what is done. */
+	bool behind = set->has_pos && set->pos < a->register_pos;
+	if (set->register_ && !a->register_wanted && !behind) {
 		diag_info("the controllers want this node to register");
 		a->register_wanted = true;
+	}
+	/* No orders yet: the node is to say first that it is there. */
+	if (!set->has_pos) {
+		a->looked = true;
+		return;
 	}
 	size_t len = set->config_hash.len;
 	if (len && len <= sizeof a->config_hash &&

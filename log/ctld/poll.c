@@ -210,12 +210,28 @@ static bool must_register(const Mu__NodeRow *row, const Mu__PollAsk *ask)
 	return row->base_state == NODE_UNKNOWN || (row->flags & NODE_FLAG_NO_RESPOND);
 }
 
+/* With the orders as they are: a node that returns ends what is not in them before it registers. */
+static void answer_register(struct ctl *c, struct ctl_req *req, const char *node)
+{
+	struct mu_arena arena = {0};
+	Mu__Reply reply = MU__REPLY__INIT;
+	Mu__OrderSet *set = NULL;
+
+	if (sch_orders(c->st, node, &arena, &set)) {
+		ctl_req_fail(c, req, MU_ENODENAME, NULL);
+	} else {
+		set->has_register_ = set->register_ = 1;
+		reply.answer_case = MU__REPLY__ANSWER_ORDERS;
+		reply.orders = set;
+		ctl_req_answer(c, req, &reply);
+	}
+	mu_arena_free(&arena);
+}
+
 void ctl_poll_add(struct ctl *c, struct ctl_req *req)
 {
 	const Mu__PollAsk *ask = req->request->poll;
 	const Mu__NodeRow *row = ask->node ? sch_node(c->st, ask->node) : NULL;
-	Mu__Reply reply = MU__REPLY__INIT;
-	Mu__OrderSet set = MU__ORDER_SET__INIT;
 	struct ctl_poll *p;
 
 	if (!req->call || !ask->node || !req->author->node || strcmp(req->author->node, ask->node)) {
@@ -227,10 +243,7 @@ void ctl_poll_add(struct ctl *c, struct ctl_req *req)
 		return;
 	}
 	if (must_register(row, ask)) {
-		set.has_register_ = set.register_ = 1;
-		reply.answer_case = MU__REPLY__ANSWER_ORDERS;
-		reply.orders = &set;
-		ctl_req_answer(c, req, &reply);
+		answer_register(c, req, ask->node);
 		return;
 	}
 	heard(c, ask->node, ask->beat);
