@@ -86,6 +86,7 @@ static const char *star(struct mu_arena *a, uint32_t n)
 static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
 {
 	struct mu_buf *o = &r->out;
+	size_t reason;
 
 	mu_buf_printf(o, "JobId=%u JobName=%s", j->id, or_empty(s->name));
 	line(r);
@@ -98,7 +99,10 @@ static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s
 		mu_buf_printf(o, " WCKey=%s", s->wckey);
 	line(r);
 	mu_buf_printf(o, "JobState=%s Reason=", mu_job_state_long(j->state));
+	reason = o->len;
 	cli_job_reason(j, true, o);
+	for (size_t i = reason; i < o->len; i++) /* no blank inside a value */
+		o->data[i] = o->data[i] == ' ' ? '_' : o->data[i];
 	mu_buf_printf(o, " Dependency=%s", or_null(s->dependency));
 	line(r);
 	mu_buf_printf(o, "Requeue=%d Restarts=%u BatchFlag=%d Reboot=0 ExitCode=%d:%d",
@@ -178,14 +182,8 @@ static void job_place(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 		      star(a, s->sockets_per_node), star(a, s->cores_per_socket),
 		      star(a, s->threads_per_core));
 	line(r);
-	mu_buf_str(o, "ReqTRES=");
-	cli_job_tres(j, false, false, o);
-	line(r);
-	mu_buf_str(o, "AllocTRES=");
-	if (!waits && j->node_count)
-		cli_job_tres(j, true, false, o);
-	else
-		mu_buf_str(o, "(null)");
+	mu_buf_str(o, "TRES=");
+	cli_job_tres(j, !waits && j->node_count, false, o);
 	line(r);
 	mu_buf_printf(o, "Socks/Node=%s NtasksPerN:B:S:C=%u:0:%s:%s CoreSpec=*", star(a, s->sockets_per_node),
 		      s->ntasks_per_node, star(a, s->ntasks_per_socket), star(a, s->ntasks_per_core));

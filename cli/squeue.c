@@ -403,6 +403,8 @@ static int prepare(struct squeue *q, struct mu_err *err)
 	q->query.has_what = q->query.has_slim = 1;
 	q->query.what = MU__WHAT__WHAT_JOBS;
 	q->query.slim = 1;
+	if (args->word_count && cli_args_has(args, OPT_jobs) && !cli_args_value(args, OPT_jobs))
+		return mu_fail(err, MU_EINVAL, "Invalid job id: %s", args->words[0]);
 	if (args->word_count)
 		return mu_fail(err, MU_EINVAL, "Unrecognized option: %s", args->words[0]);
 	for (size_t i = 0; i < args->count; i++) {
