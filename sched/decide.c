@@ -665,11 +665,15 @@ int64_t sch_due_usec(const struct sch_state *st)
 {
 	int64_t v[] = {silence_due(st), first_moment(&st->due), first_moment(&st->begins),
 		       first_moment(&st->tombs)};
-	int64_t first = 0;
+	int64_t first = 0, last_tick = st->cluster->last_tick_usec;
 	if (v[3])
 		v[3] += sch__min_job_age(st);
-	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		if (v[i] && v[i] <= last_tick) /* Due already: a decision sees to the first two, the next tick
+						  to the rest. */
+			v[i] = i < 2 ? 0 : last_tick + 1;
 		if (v[i] && (!first || v[i] < first))
 			first = v[i];
+	}
 	return first;
 }

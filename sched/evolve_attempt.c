@@ -145,7 +145,8 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	bool launch = j->reason == REASON_JobLaunchFailure;
 	set_state(st, j, JOB_PENDING);
 	nodes_completing(st, j);
-	j->restarts++;
+	if (j->restarts < j->attempt) /* A job that never ran in between has not been restarted. */
+		j->restarts++;
 	j->requeue_after = false;
 	j->has_canceller = false;
 	j->cancelled_by = 0;

@@ -433,7 +433,19 @@ static void purge(struct sch_ev *ev)
 int sch__evolve_tick(struct sch_ev *ev)
 {
 	ev->st->cluster->last_tick_usec = ev->now;
+	if (ev->st->cluster->level >= 2) /* A rule changed by the level, as such rules are. */
+		ev->st->cluster->probe++;
 	begin_times(ev);
 	purge(ev);
 	return 0;
 }
+
+#if MU_LEVEL >= 2
+int sch__evolve_level_probe(struct sch_ev *ev)
+{
+	if (!ev->author->operator_)
+		return sch__refuse(&ev->err, MU_EPERM);
+	ev->st->cluster->probe += ev->event->level_probe->value;
+	return 0;
+}
+#endif

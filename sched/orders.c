@@ -109,9 +109,9 @@ static Mu__AttemptOrder *order(const struct sch_state *st, const struct sch_node
 	return o;
 }
 
-/* A node asks for its orders: should it first say who it is? One that nobody knows yet; and one that was given up for
- * its silence where ReturnToService lets it come back, or a cut network would cost the node for good. After it has
- * registered the reason is another, so that it is not asked again and again. */
+/* A node asks for its orders: should it first say who it is? One that nobody knows yet; and one that was
+ * given up for its silence where ReturnToService lets it come back, or a cut network would cost the node for
+ * good. After it has registered the reason is another, so that it is not asked again and again. */
 static bool wants_registration(const struct sch_state *st, const struct sch_node *n)
 {
 	if (n->row->base_state == NODE_UNKNOWN)

@@ -85,6 +85,7 @@ void sch__cluster_pack(const struct sch_state *st, struct mu_buf *out)
 	SCH_SET(&row, cursor_tier, row.cursor_tier);
 	SCH_SET(&row, cursor_priority, row.cursor_priority);
 	SCH_SET(&row, cursor_part, row.cursor_part);
+	SCH_SET(&row, probe, row.probe);
 	SCH_SET(&row, jobs_submitted, row.jobs_submitted);
 	SCH_SET(&row, jobs_started, row.jobs_started);
 	SCH_SET(&row, jobs_completed, row.jobs_completed);

@@ -14,6 +14,7 @@
 #include "proto/base/pool.h"
 #include "proto/pb.h"
 #include "proto/states.h"
+#include "proto/version.h"
 #include "sched/bounds.h"
 #include "sched/sched.h"
 
