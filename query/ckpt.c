@@ -12,11 +12,11 @@
 
 enum { CKPT_FULL = 0, CKPT_DELTA = 1 };
 enum {
-	/* Measured: an event costs about 10 us of evolve and 5 us of reading, a changed row 5 us of packing
-	 * and hashing. 16,384 units stay below 0.2 s on a slow core. */
+	/* Reading and folding an event and packing the rows that it changed costs some 10 to 20 us: 8,192
+	 * units stay near 0.1 s on a quiet core, and below 0.3 s on a busy one. */
 	WEIGHT_EVENT = 2,
 	WEIGHT_ROW = 1,
-	WEIGHT_DUE = 16384,
+	WEIGHT_DUE = 8192,
 	DELTAS_MAX = 64,	 /* seeks when a moment is read */
 	FULL_ROWS_MIN = 4096,	 /* below this many rows in deltas a full set is not worth it */
 	COPY_BYTES = 1024 * 1024 /* of a full set behind one batch: some 10 ms */

@@ -59,17 +59,17 @@ static void one(struct real *r, Mu__Event *e)
 	entry(r, &e, 1);
 }
 
-static void found(struct real *r, unsigned nodes, unsigned cpus)
+static void found(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec)
 {
 	char text[1024];
 	struct mu_err err = {0};
 
 	snprintf(text, sizeof text,
 		 "ClusterName=view\nSlurmctldHost=c1\nSelectType=select/"
-		 "cons_tres\nSelectTypeParameters=CR_CPU\nMinJobAge=300\n"
+		 "cons_tres\nSelectTypeParameters=CR_CPU\nMinJobAge=300\nSlurmdTimeout=%u\n"
 		 "NodeName=n[1-%u] CPUs=%u RealMemory=64000\nPartitionName=debug Nodes=ALL Default=YES "
 		 "MaxTime=INFINITE State=UP\n",
-		 nodes, cpus);
+		 silence_sec, nodes, cpus);
 	Mu__Event *e = event(r, MU__EVENT__KIND_FOUNDED, 0);
 	Mu__Founded *f = e->founded = mu_arena_alloc(&r->arena, sizeof *f);
 	mu__founded__init(f);
@@ -101,11 +101,11 @@ static void found(struct real *r, unsigned nodes, unsigned cpus)
 	}
 }
 
-void real_open(struct real *r, unsigned nodes, unsigned cpus)
+void real_open(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec)
 {
 	*r = (struct real){.now_usec = 1700000000000000};
 	fake_log_init(&r->log, 1);
-	found(r, nodes, cpus);
+	found(r, nodes, cpus, silence_sec);
 }
 
 void real_close(struct real *r)

@@ -12,8 +12,9 @@ struct real {
 	uint64_t requests;
 	uint32_t last_job; /* highest id given */
 };
-/* NODES nodes of CPUS CPUs each, one partition; all registered. */
-void real_open(struct real *r, unsigned nodes, unsigned cpus);
+/* NODES nodes of CPUS CPUs each, one partition; all registered. No node is heard again: it is lost
+ * SILENCE_SEC later. */
+void real_open(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec);
 void real_close(struct real *r);
 /* Each of these is one entry, SECONDS after the last one where time goes on; the event's verdict. */
 void real_submit(struct real *r, unsigned count, uint32_t cpus, unsigned user, bool hold);

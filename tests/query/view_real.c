@@ -207,7 +207,7 @@ static void one(uint64_t seed, const char *dir, size_t entries)
 	seed_now = seed;
 	seen_count = 0;
 	mu_seed_init(&g, seed);
-	real_open(&r, 3, 8);
+	real_open(&r, 3, 8, 300);
 	fake_remove_dir(dir);
 	OK(view_open(dir, false, &v, &err));
 	for (size_t next = 20; r.log.count < entries;) {
