@@ -120,6 +120,7 @@ struct ctl_wait {
 	struct ctl_req *req;
 	uint32_t job, until;
 	int64_t deadline_msec;
+	int64_t unknown_msec; /* until then an id that was not given out here yet may still come from the leader */
 };
 
 struct ctl_options {
@@ -175,7 +176,8 @@ struct ctl {
 	struct ctl_req *waiting, **waiting_tail; /* no leader, or to be tried again */
 	_Atomic unsigned requests;               /* all ctl_req alive */
 
-	struct ctl_poll *polls;
+	int64_t polls_swept_msec;
+	struct mu_map polls; /* node name -> list of struct ctl_poll: one as a rule, more after a client's retry */
 	struct mu_map dirty_nodes; /* node name -> (void *)1 */
 	bool all_nodes_dirty;
 	struct mu_map heard;       /* node name -> struct ctl_heard * */

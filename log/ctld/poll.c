@@ -11,6 +11,8 @@
 #include "proto/pb.h"
 #include "proto/states.h"
 
+enum { WAIT_UNKNOWN_MSEC = 2000, POLL_SWEEP_MSEC = 250 }; /* how late an unchanged poll may be answered: 10,000 polls cost some milliseconds a sweep */
+
 struct ctl_heard {
 	uint32_t load_centi;
 	uint64_t free_mem_mib;
@@ -265,8 +267,8 @@ void ctl_poll_add(struct ctl *c, struct ctl_req *req)
 	ctl_req_free(c, req);
 	if (poll_try(c, p, wait == 0))
 		return;
-	p->next = c->polls;
-	c->polls = p;
+	p->next = mu_map_get_str(&c->polls, p->node);
+	mu_map_put_str(&c->polls, p->node, p);
 }
 
 static void mark(struct ctl *c, const char *node)
@@ -300,7 +302,9 @@ static bool wait_over(struct ctl *c, const struct ctl_wait *w)
 {
 	const Mu__JobRow *job = sch_job(c->st, w->job);
 
-	if (!job || mu_job_state_ended(job->state))
+	if (!job)
+		return w->job < sch_cluster(c->st)->next_job_id || ctl_mono_msec() >= w->unknown_msec;
+	if (mu_job_state_ended(job->state))
 		return true;
 	return w->until == 2 && job->state != JOB_PENDING && job->state != JOB_CONFIGURING;
 }
@@ -311,6 +315,11 @@ static void wait_answer(struct ctl *c, struct ctl_wait *w)
 	Mu__Reply reply = MU__REPLY__INIT;
 	Mu__JobRow copy;
 
+	if (job && !w->req->author->operator_ && job->uid != w->req->author->uid) {
+		ctl_req_fail(c, w->req, MU_EPERM, NULL);
+		free(w);
+		return;
+	}
 	reply.has_code = 1;
 	reply.code = job ? 0 : MU_EJOBID;
 	if (job) {
@@ -331,11 +340,11 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req)
 	const Mu__JobRow *job = sch_job(c->st, ask->job);
 	struct ctl_wait *w;
 
-	if (!job) { /* unknown here: perhaps not yet; the client asks again */
-		ctl_req_fail(c, req, MU_EJOBID, NULL);
+	if (!sch_founded(c->st)) {
+		ctl_req_fail(c, req, MU_ENOTREADY, NULL);
 		return;
 	}
-	if (!req->author->operator_ && job->uid != req->author->uid) {
+	if (job && !req->author->operator_ && job->uid != req->author->uid) {
 		ctl_req_fail(c, req, MU_EPERM, NULL);
 		return;
 	}
@@ -345,25 +354,49 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req)
 	w->req = req;
 	w->job = ask->job;
 	w->until = ask->until;
+	w->unknown_msec = ctl_mono_msec() + WAIT_UNKNOWN_MSEC;
 	w->deadline_msec = ctl_mono_msec() + (ask->wait_msec > CTL_POLL_MSEC_MAX ? CTL_POLL_MSEC_MAX : ask->wait_msec);
 	w->next = c->waits;
 	c->waits = w;
 }
 
 /* ---- after a round, and every 20 ms ---- */
-static void sweep_polls(struct ctl *c, bool timed)
+/* Tries every poll of one node; those that are answered leave the list. */
+static void wake_node(struct ctl *c, const uint8_t *name, size_t len, bool timed)
 {
-	struct ctl_poll **at = &c->polls;
+	struct ctl_poll *p = mu_map_get(&c->polls, name, len), *kept = NULL, **tail = &kept;
 	int64_t now = ctl_mono_msec();
 
-	while (*at) {
-		struct ctl_poll *p = *at, *next = p->next;
+	if (!p)
+		return;
+	while (p) {
+		struct ctl_poll *next = p->next;
 		bool due = timed && now >= p->deadline_msec;
 
-		if ((due || c->all_nodes_dirty || mu_map_get_str(&c->dirty_nodes, p->node)) && poll_try(c, p, due))
-			*at = next;
-		else
-			at = &p->next;
+		if ((timed && !due) || !poll_try(c, p, due)) {
+			*tail = p;
+			tail = &p->next;
+		}
+		p = next;
+	}
+	*tail = NULL;
+	if (kept)
+		mu_map_put(&c->polls, name, len, kept);
+	else
+		mu_map_del(&c->polls, name, len);
+}
+
+/* NAMES: the nodes to look at, by key. A node's own key is copied, for waking may remove it. */
+static void wake_nodes(struct ctl *c, const struct mu_map *names, bool timed)
+{
+	uint8_t name[SCH_KEY_MAX];
+	const uint8_t *key;
+	size_t len, n = 0;
+
+	for (void *v = mu_map_seek(names, NULL, 0, 0, &key, &len); v; v = mu_map_seek(names, name, n, 1, &key, &len)) {
+		n = len < sizeof name ? len : sizeof name;
+		memcpy(name, key, n);
+		wake_node(c, name, n, timed);
 	}
 }
 
@@ -388,7 +421,7 @@ void ctl_poll_wake(struct ctl *c)
 {
 	if (!c->all_nodes_dirty && !c->dirty_nodes.count)
 		return;
-	sweep_polls(c, false);
+	wake_nodes(c, c->all_nodes_dirty ? &c->polls : &c->dirty_nodes, false);
 	mu_map_clear(&c->dirty_nodes);
 	c->all_nodes_dirty = false;
 	if (c->waits)
@@ -399,7 +432,10 @@ void ctl_poll_housekeeping(struct ctl *c)
 {
 	int64_t now = ctl_mono_msec();
 
-	sweep_polls(c, true);
+	if (now - c->polls_swept_msec >= POLL_SWEEP_MSEC) {
+		c->polls_swept_msec = now;
+		wake_nodes(c, &c->polls, true);
+	}
 	if (c->waits)
 		sweep_waits(c);
 	if (!c->heard.count)
