@@ -197,7 +197,7 @@ static void poll(struct vopr *v, struct agent *a, int64_t now_usec)
 		mu_arena_free(&arena);
 		return;
 	}
-	if (set->pos >= a->seen_pos) {
+	if (set->pos >= a->seen_pos || v->careless) {
 		a->seen_pos = set->pos;
 		if (!a->registered || set->register_) {
 			if (a->registration < 0)
@@ -234,7 +234,7 @@ static void drop_asks(struct vopr *v, unsigned node, int64_t now_usec)
 {
 	for (unsigned i = 0; i < v->asks; i++)
 		if (v->ask[i].node == (int)node && v->ask[i].open && !v->ask[i].forget_usec)
-			v->ask[i].forget_usec = now_usec + (int64_t)random_below(5000) * 1000;
+			v->ask[i].forget_usec = now_usec + (int64_t)random_below(9000) * 1000;
 }
 
 static void begin_process(struct agent *a, int64_t now_usec)

@@ -19,6 +19,7 @@ struct ask {
 	struct mu_buf event; /* packed, with author and id */
 	int node;	     /* whose, -1: a client's */
 	bool open, answered;
+	int64_t ready_usec;  /* it takes this long on its way to a leader */
 	int64_t forget_usec; /* its sender is gone; nobody sends it again after this */
 	int code;	     /* of the first answer */
 	uint32_t job;
@@ -56,6 +57,7 @@ struct vopr {
 	int64_t submit_usec, cancel_usec, chaos_usec; /* when next */
 	uint32_t last_job;
 	unsigned submitted, launched, repeated;
+	bool careless;	 /* nodes obey old orders too: must be seen by the judge */
 	char wrong[300]; /* what the judge says */
 };
 
