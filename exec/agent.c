@@ -468,6 +468,8 @@ static int timeout_msec(struct agent *a)
 		for (struct agent_step *s = t->step; s; s = s->next)
 			if (!s->ended && s->pid < 0 && s->control < 0 && now + RETRY_CONNECT_USEC < due)
 				due = now + RETRY_CONNECT_USEC;
+	if (a->client && now + AGENT_CLIENT_USEC / 4 < due)
+		due = now + AGENT_CLIENT_USEC / 4; /* idle connections are looked at */
 	if (due <= now)
 		return 0;
 	int64_t msec = (due - now + 999) / 1000;

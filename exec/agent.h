@@ -29,7 +29,9 @@
 enum {
 	AGENT_ATTEMPTS_MAX = 4096,     /* held at a time: two per CPU of the largest node */
 	AGENT_STEPS_MAX = 4096,	       /* running steps of one attempt */
-	AGENT_CLIENTS_MAX = 1024,      /* sruns whose request is being read */
+	AGENT_CLIENTS_MAX = 256,       /* sruns whose request is being read */
+	AGENT_CLIENT_USEC = 10000000,  /* a request is there within this time, or its connection is cut */
+	AGENT_ASKS_MAX = 64 << 20,     /* bytes of requests not yet complete, all together */
 	AGENT_REPORT_BATCH = 256,      /* ends in one report */
 	AGENT_BLOB_MAX = 64 << 20,     /* a script or an environment */
 	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
@@ -149,7 +151,7 @@ void agent_attempt_step_ended(struct agent *a, struct agent_attempt *t, struct a
 void agent_attempt_settle(struct agent *a, struct agent_attempt *t); /* finishes what has no step left */
 void agent_attempts_timer(struct agent *a);
 int64_t agent_attempts_due(struct agent *a);
-void agent_attempt_forget(struct agent *a, struct agent_attempt *t);
+void agent_attempt_forget(struct agent *a, struct agent_attempt *t); /* the floor is on disk */
 
 /* agent_launch.c */
 int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *err);

@@ -102,8 +102,6 @@ static void free_attempt(struct agent *a, struct agent_attempt *t)
 void agent_attempt_forget(struct agent *a, struct agent_attempt *t)
 {
 	struct mu_err err = {0};
-	/* The floor goes to disk first: no older set may ever start this attempt again. */
-	agent_floor_save(a);
 	if (exe_spool_remove(a->spool_dir, t->name, &err))
 		diag_error("%s: %s", t->name, err.text);
 	diag_debug("%s: forgotten", t->name);
@@ -445,6 +443,12 @@ void agent_apply(struct agent *a, const Mu__OrderSet *set)
 			follow_limit(a, t, set->attempt[i]);
 	}
 	size_t count = exe_orders_compare(set, held, n, todo, sizeof todo / sizeof *todo);
+	/* Before anything is forgotten the floor goes to disk: no older set may ever start it again. */
+	for (size_t i = 0; i < count && i < sizeof todo / sizeof *todo; i++)
+		if (todo[i].act == EXE_FORGET) {
+			agent_floor_save(a);
+			break;
+		}
 	for (size_t i = 0; i < count && i < sizeof todo / sizeof *todo; i++)
 		act(a, set, &todo[i], may_start);
 	a->looked = true;

@@ -22,6 +22,7 @@ enum { READ_BYTES = 64 * 1024, TASKS_MAX = 4096 };
 struct agent_client {
 	struct agent_client *next;
 	int fd;
+	int64_t since_usec;
 	struct stream_reader reader;
 	struct mu_buf ask;
 };
@@ -59,6 +60,7 @@ void agent_step_accept(struct agent *a)
 		return;
 	}
 	c->fd = fd;
+	c->since_usec = exe_boot_usec();
 	c->next = a->client;
 	a->client = c;
 	a->client_count++;
@@ -395,6 +397,14 @@ static void take_ask(struct agent *a, struct agent_client *c)
 
 /* ---- reading ---- */
 
+static size_t bytes_held(const struct agent *a)
+{
+	size_t bytes = 0;
+	for (const struct agent_client *c = a->client; c; c = c->next)
+		bytes += c->ask.len + c->reader.in.len;
+	return bytes;
+}
+
 /* Reads what came; false when the client is done with. */
 static bool serve(struct agent *a, struct agent_client *c)
 {
@@ -406,6 +416,8 @@ static bool serve(struct agent *a, struct agent_client *c)
 	if (n <= 0)
 		return false;
 	stream_feed(&c->reader, chunk, (size_t)n);
+	if (bytes_held(a) > AGENT_ASKS_MAX)
+		return false;
 	for (int code; (code = stream_next(&c->reader, &f)) != 0;) {
 		if (code < 0 || f.kind != STREAM_STEP_ASK)
 			return false;
@@ -429,9 +441,10 @@ size_t agent_step_watch(struct agent *a, struct pollfd *fd, size_t cap)
 void agent_step_serve(struct agent *a, const struct pollfd *fd, size_t count)
 {
 	size_t i = 0;
+	int64_t now = exe_boot_usec();
 	for (struct agent_client *c = a->client, *next; c && i < count; c = next, i++) {
 		next = c->next;
-		if (fd[i].revents && !serve(a, c))
+		if (fd[i].revents ? !serve(a, c) : now - c->since_usec > AGENT_CLIENT_USEC)
 			drop(a, c);
 	}
 }

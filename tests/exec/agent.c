@@ -498,6 +498,41 @@ static void steps_inside_an_allocation(void)
 	      e.cause);
 }
 
+static void rubbish_on_the_socket_harms_nobody(void)
+{
+	struct mu_seed seed;
+	struct mu_err err = {0};
+	char address[160], out[256];
+	int idle[300], code, fd;
+	snprintf(address, sizeof address, "ipc://%s/run/agent.n1.sock", top);
+	mu_seed_init(&seed, 99);
+	for (int i = 0; i < check_count(200, 1000, 20000); i++) {
+		uint8_t bytes[256];
+		size_t len = mu_seed_below(&seed, sizeof bytes);
+		for (size_t k = 0; k < len; k++)
+			bytes[k] = (uint8_t)mu_seed_next(&seed);
+		/* Half of them begin as a request does. */
+		if (len > 8 && i % 2) {
+			memset(bytes, 0, 8);
+			bytes[3] = (uint8_t)(len - 8);
+			bytes[4] = STREAM_STEP_ASK;
+		}
+		if (stream_connect(address, 5000, &fd, &err))
+			continue;
+		stream_write_all(fd, bytes, len, NULL);
+		close(fd);
+	}
+	for (size_t i = 0; i < 300; i++)
+		idle[i] = stream_connect(address, 5000, &fd, &err) ? -1 : fd;
+	for (size_t i = 0; i < 300; i++)
+		if (idle[i] >= 0)
+			close(idle[i]);
+	usleep(100000);
+	CHECK(!step(999999, "true", false, 0, out, sizeof out, &code) &&
+		  strcmp(out, "Invalid job id specified") == 0,
+	      "%s", out);
+}
+
 /* ---- deaths ---- */
 
 static void agent_may_die_at_any_moment(void)
@@ -614,6 +649,7 @@ int main(int argc, char **argv)
 	run_table();
 	signals_and_limits();
 	steps_inside_an_allocation();
+	rubbish_on_the_socket_harms_nobody();
 	what_is_not_ordered_ends();
 	reports_are_repeated_until_heard();
 	killed_shepherd_is_told();
