@@ -17,7 +17,7 @@
 #define MU_SYSCONFDIR "/etc"
 #endif
 
-enum { CONF_MAX = 64 << 20, CONF_DEPTH_MAX = 8 };
+enum { PIECE_BYTES = 64 * 1024, CONF_DEPTH_MAX = 8 };
 
 int cli_read_file(const char *path, size_t max, struct mu_arena *arena, char **ret, size_t *ret_len,
 		  struct mu_err *err)
@@ -134,23 +134,19 @@ static int take(struct cli_conf *conf, const char *key, const char *value, struc
 	return 0;
 }
 
-static int scan(const char *path, const char *text, unsigned depth, struct mu_arena *arena,
-		struct cli_conf *conf, struct mu_err *err);
+static int scan_file(const char *path, unsigned depth, struct mu_arena *arena, struct cli_conf *conf,
+		     struct mu_err *err);
 
 static int scan_include(const char *path, const char *name, unsigned depth, struct mu_arena *arena,
 			struct cli_conf *conf, struct mu_err *err)
 {
 	const char *slash = strrchr(path, '/'), *full = name;
-	char *text;
-	size_t len;
-	int rc;
 
 	if (depth == CONF_DEPTH_MAX)
 		return mu_fail(err, MU_ELIMIT, "%s: include files nest deeper than %d", path, CONF_DEPTH_MAX);
 	if (name[0] != '/' && slash)
 		full = mu_arena_printf(arena, "%.*s/%s", (int)(slash - path), path, name);
-	rc = cli_read_file(full, CONF_MAX, arena, &text, &len, err);
-	return rc ? rc : scan(full, text, depth + 1, arena, conf, err);
+	return scan_file(full, depth + 1, arena, conf, err);
 }
 
 static bool may_matter(char c)
@@ -159,22 +155,24 @@ static bool may_matter(char c)
 	return c == 'c' || c == 's' || c == 'm' || c == 'b' || c == 'i';
 }
 
-static int scan(const char *path, const char *text, unsigned depth, struct mu_arena *arena,
+static int scan(const char *path, const char *text, size_t size, unsigned depth, struct mu_arena *arena,
 		struct cli_conf *conf, struct mu_err *err)
 {
-	for (const char *p = text; *p;) {
-		const char *end = strchrnul(p, '\n');
+	const char *limit = text + size;
+
+	for (const char *p = text; p < limit;) {
+		const char *newline = memchr(p, '\n', (size_t)(limit - p)), *end = newline ? newline : limit;
 		char *line, *equals, *value;
 		size_t len;
 
 		while (p < end && (*p == ' ' || *p == '\t'))
 			p++;
 		if (p == end || !may_matter(*p)) {
-			p = *end ? end + 1 : end;
+			p = end + 1;
 			continue;
 		}
 		line = mu_arena_printf(arena, "%.*s", (int)(end - p), p);
-		p = *end ? end + 1 : end;
+		p = end + 1;
 		line[strcspn(line, "#\r")] = 0;
 		for (len = strlen(line); len && isspace((unsigned char)line[len - 1]); len--)
 			line[len - 1] = 0;
@@ -203,21 +201,77 @@ static int scan(const char *path, const char *text, unsigned depth, struct mu_ar
 	return 0;
 }
 
+/* In pieces of a few pages: touching memory for a whole large file would cost more than reading it. */
+static int scan_file(const char *path, unsigned depth, struct mu_arena *arena, struct cli_conf *conf,
+		     struct mu_err *err)
+{
+	char *piece = mu_arena_alloc(arena, PIECE_BYTES);
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+	size_t have = 0;
+	bool skipping = false; /* the rest of a line longer than a piece: none that is wanted is */
+
+	if (fd < 0)
+		return mu_fail(err, errno == ENOENT ? MU_ENOENT : MU_EIO, "Unable to open file %s: %s", path,
+			       strerror(errno));
+	while (!rc) {
+		ssize_t n = read(fd, piece + have, PIECE_BYTES - have);
+		char *last;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			rc = mu_fail(err, MU_EIO, "Unable to read file %s: %s", path, strerror(errno));
+			break;
+		}
+		if (n == 0) {
+			rc = skipping ? 0 : scan(path, piece, have, depth, arena, conf, err);
+			break;
+		}
+		have += (size_t)n;
+		last = memrchr(piece, '\n', have);
+		if (last) {
+			char *first = skipping ? (char *)memchr(piece, '\n', have) + 1 : piece;
+
+			rc = scan(path, first, (size_t)(last + 1 - first), depth, arena, conf, err);
+			have -= (size_t)(last + 1 - piece);
+			memmove(piece, last + 1, have);
+			skipping = false;
+		} else if (have == PIECE_BYTES) {
+			skipping = true;
+			have = 0;
+		}
+	}
+	close(fd);
+	return rc;
+}
+
+static struct cli_conf defaults(const char *path)
+{
+	return (struct cli_conf){.path = path,
+				 .cluster = "",
+				 .run_dir = "/run/muster",
+				 .key_dir = "/etc/muster/keys",
+				 .port = 6817,
+				 .message_timeout_sec = 10};
+}
+
+static void finish(struct cli_conf *conf)
+{
+	for (unsigned i = 0; i < conf->controllers; i++) {
+		if (!conf->controller[i].port)
+			conf->controller[i].port = conf->port;
+	}
+}
+
 int cli_conf_text(const char *path, const char *text, struct mu_arena *arena, struct cli_conf *ret,
 		  struct mu_err *err)
 {
-	struct cli_conf conf = {
-	    .path = path, .cluster = "", .run_dir = "/run/muster", .port = 6817, .message_timeout_sec = 10};
-	int rc;
+	struct cli_conf conf = defaults(path);
+	int rc = scan(path, text, strlen(text), 0, arena, &conf, err);
 
-	conf.key_dir = "/etc/muster/keys";
-	rc = scan(path, text, 0, arena, &conf, err);
 	if (rc)
 		return rc;
-	for (unsigned i = 0; i < conf.controllers; i++) {
-		if (!conf.controller[i].port)
-			conf.controller[i].port = conf.port;
-	}
+	finish(&conf);
 	*ret = conf;
 	return 0;
 }
@@ -225,11 +279,16 @@ int cli_conf_text(const char *path, const char *text, struct mu_arena *arena, st
 int cli_conf_read(struct mu_arena *arena, struct cli_conf *ret, struct mu_err *err)
 {
 	const char *path;
-	char *text;
-	size_t len;
+	struct cli_conf conf;
 	int rc = cli_conf_find(arena, &path, err);
 
-	if (rc || (rc = cli_read_file(path, CONF_MAX, arena, &text, &len, err)))
+	if (rc)
 		return rc;
-	return cli_conf_text(path, text, arena, ret, err);
+	conf = defaults(path);
+	rc = scan_file(path, 0, arena, &conf, err);
+	if (rc)
+		return rc;
+	finish(&conf);
+	*ret = conf;
+	return 0;
 }

@@ -3,6 +3,7 @@
 #include "cli/model.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -397,6 +398,16 @@ static void history_step(struct cli_json *j, const Mu__StepRow *s)
 	json_object_end(j);
 }
 
+/* "4", "100M", "2G": memory counts in megabytes. */
+static int64_t tres_count(const char *text)
+{
+	uint64_t mib;
+
+	if (text[strspn(text, "0123456789")] && mu_mem_parse(text, &mib, NULL) == 0)
+		return (int64_t)mib;
+	return (int64_t)strtoull(text, NULL, 10);
+}
+
 static void tres_list(struct cli_json *j, const char *name, const Mu__JobRow *job, bool is_held)
 {
 	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
@@ -416,7 +427,7 @@ static void tres_list(struct cli_json *j, const char *name, const Mu__JobRow *jo
 		json_object(j, NULL);
 		json_text(j, "type", pair);
 		json_text(j, "name", slash ? slash + 1 : "");
-		json_text(j, "count", equals + 1);
+		json_number(j, "count", tres_count(equals + 1));
 		json_object_end(j);
 	}
 	json_array_end(j);

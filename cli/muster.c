@@ -13,7 +13,7 @@
 #include "proto/base/hash.h"
 #include "proto/conf.h"
 
-enum { MEMBER_MSEC = 120000, SHOWN_HASH = 64 };
+enum { MEMBER_MSEC = 120000, SHOWN_HASH = 64, DIGEST_MSEC = 3000, DIGEST_ROUNDS = 20 };
 
 static int say(struct cli *c, const struct mu_err *err)
 {
@@ -42,17 +42,69 @@ static int key_make(struct cli *c, size_t count, char **words)
 	if (auth_keygen(secret, public, &err))
 		return say(c, &err);
 	if (count == 3)
-		printf("%s: for the node %s only\n%s: to be enrolled (muster node enroll)\n", secret, words[2],
-		       public);
+		printf("%s: for the node %s only\n%s: to be enrolled (muster node enroll)\n", secret,
+		       words[2], public);
 	else
-		printf("%s: for the controllers only\n%s: for every node and every host of users\n", secret, public);
+		printf("%s: for the controllers only\n%s: for every node and every host of users\n", secret,
+		       public);
 	return 0;
 }
 
 /* ---- digest ---- */
 
+struct told {
+	struct cli one;
+	const Mu__DigestReply *digest; /* NULL: it did not answer */
+	struct mu_err err;
+};
+
+static void ask_digest(struct told *t)
+{
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__DigestAsk ask = MU__DIGEST_ASK__INIT;
+	Mu__Reply *reply;
+
+	request.ask_case = MU__REQUEST__ASK_DIGEST;
+	request.digest = &ask;
+	t->digest = NULL;
+	if (cli_ask_within(&t->one, &request, DIGEST_MSEC, &reply, &t->err))
+		return;
+	if (reply->code)
+		mu_fail(&t->err, reply->code, "%s", reply->text ? reply->text : mu_strerror(reply->code));
+	else if (reply->answer_case != MU__REPLY__ANSWER_DIGEST)
+		mu_fail(&t->err, MU_EPROTO, "no digest in its answer");
+	else
+		t->digest = reply->digest;
+}
+
+static bool level_with_each_other(const struct told *t, unsigned count)
+{
+	const Mu__DigestReply *first = NULL;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (t[i].digest && first && t[i].digest->pos != first->pos)
+			return false;
+		first = first ? first : t[i].digest;
+	}
+	return true;
+}
+
+static void print_digest(const char *name, const Mu__DigestReply *d)
+{
+	struct mu_buf line MU_CLEANUP(mu_buf_free) = {0};
+
+	mu_buf_printf(&line, "%s @%" PRIu64 " digest ", name, d->pos);
+	for (size_t k = 0; k < d->digest.len && k < SHOWN_HASH; k++)
+		mu_buf_printf(&line, "%02x", d->digest.data[k]);
+	mu_buf_str(&line, " chain ");
+	for (size_t k = 0; k < d->chain.len && k < SHOWN_HASH; k++)
+		mu_buf_printf(&line, "%02x", d->chain.data[k]);
+	printf("%s level %u\n", (char *)line.data, d->level);
+}
+
 static int digest(struct cli *c, size_t count, char **words)
 {
+	struct told told[CLI_CONTROLLERS_MAX] = {0};
 	struct mu_err err = {0};
 	int rc = 0;
 
@@ -61,34 +113,26 @@ static int digest(struct cli *c, size_t count, char **words)
 	if (cli_open(c, &err))
 		return say(c, &err);
 	for (unsigned i = 0; i < c->conf.controllers; i++) {
-		Mu__Request request = MU__REQUEST__INIT;
-		Mu__DigestAsk ask = MU__DIGEST_ASK__INIT;
-		const char *name = c->conf.controller[i].name;
-		struct cli one;
-		Mu__Reply *reply;
-
-		request.ask_case = MU__REQUEST__ASK_DIGEST;
-		request.digest = &ask;
-		if (cli_open_one(c, i, &one, &err))
+		if (cli_open_one(c, i, &told[i].one, &err))
 			return say(c, &err);
-		if (cli_ask_done(&one, &request, &reply, &err) ||
-		    reply->answer_case != MU__REPLY__ANSWER_DIGEST) {
-			cli_error(c, "%s: %s", name, err.code ? err.text : "no digest in its answer");
-			err = (struct mu_err){0};
-			rc = 1;
-		} else {
-			const Mu__DigestReply *d = reply->digest;
-			struct mu_buf line MU_CLEANUP(mu_buf_free) = {0};
-
-			mu_buf_printf(&line, "%s @%" PRIu64 " digest ", name, d->pos);
-			for (size_t k = 0; k < d->digest.len && k < SHOWN_HASH; k++)
-				mu_buf_printf(&line, "%02x", d->digest.data[k]);
-			mu_buf_str(&line, " chain ");
-			for (size_t k = 0; k < d->chain.len && k < SHOWN_HASH; k++)
-				mu_buf_printf(&line, "%02x", d->chain.data[k]);
-			printf("%s level %u\n", (char *)line.data, d->level);
+		ask_digest(&told[i]);
+	}
+	/* Entries commit while we ask: a few rounds usually find all at one position. */
+	for (int round = 0; round < DIGEST_ROUNDS && !level_with_each_other(told, c->conf.controllers);
+	     round++) {
+		for (unsigned i = 0; i < c->conf.controllers; i++) {
+			if (told[i].digest)
+				ask_digest(&told[i]);
 		}
-		cli_done(&one);
+	}
+	for (unsigned i = 0; i < c->conf.controllers; i++) {
+		if (told[i].digest) {
+			print_digest(c->conf.controller[i].name, told[i].digest);
+		} else {
+			cli_error(c, "%s: %s", c->conf.controller[i].name, told[i].err.text);
+			rc = 1;
+		}
+		cli_done(&told[i].one);
 	}
 	return rc;
 }
