@@ -167,10 +167,17 @@ class Cluster:
 
     def wait_ended(self, *jobs, seconds=60):
         """Waits until these jobs, or all, have ended; gives states()."""
+        rows = {}
+
         def ended():
+            nonlocal rows
             rows = self.states(*jobs)
             return rows if all(j in rows for j in jobs) and all(r[0] in ENDED for r in rows.values()) else None
-        return wait_until("end of jobs %s" % (list(jobs) or "(all)"), seconds, ended, 0.2)
+        try:
+            return wait_until("end of jobs", seconds, ended, 0.2)
+        except Failed as failure:
+            late = ["%d %s" % (j, rows.get(j, "is not there")) for j in jobs or rows if rows.get(j, ("",))[0] not in ENDED]
+            raise Failed("%s: %s" % (failure, ", ".join(late[:20])))
 
     def read(self, path, seconds=10):
         """A file of the home folder, waited for."""
@@ -221,7 +228,7 @@ class Cluster:
     def replay(self, name=None):
         """`muster replay` of a controller's archive; gives (pos, digest) as it prints them."""
         name = name or self.up_controllers()[0]
-        done = self.run("muster", "replay", os.path.join(self.dir, "state", name), timeout=300).ok()
+        done = self.run("muster-history", "replay", os.path.join(self.dir, "state", name), timeout=300).ok()
         words = done.out.replace("=", " ").split()
         return int(words[words.index("pos") + 1]), words[words.index("digest") + 1]
 

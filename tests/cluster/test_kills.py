@@ -182,7 +182,7 @@ def test_network_cut(t):
 @test(build="plain")
 def test_submit_limit(t):
     """At a limit of 10 jobs, many submissions at once, to all controllers, give exactly 10 ids."""
-    c = t.cluster(nodes=1, settings={"MaxJobCount": "10"})
+    c = t.cluster(nodes=1, settings={"MaxJobCount": "10", "MinJobAge": "2"})
     count = size("limit_clients")
     running = []
     for index in range(count):
