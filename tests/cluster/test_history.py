@@ -31,6 +31,22 @@ def listed(c, name):
     return members(c).get(name)
 
 
+def add(c, name):
+    """Adds a controller that waits; a refusal is raised, so that it is seen when it lasts."""
+    done = c.run("muster", "controller", "add", name, peer_address(c, name), timeout=30)
+    if done.code:
+        raise local.Trouble(done.err.strip())
+    return True
+
+
+def promote(c, name):
+    """True once the controller votes; asks for it where that is an act of its own."""
+    if (listed(c, name) or {}).get("voter"):
+        return True
+    done = c.run("muster", "controller", "promote", name, timeout=30)
+    raise local.Trouble(done.err.strip() or "promoted, not seen as a voter")
+
+
 @test(build="plain", seconds=300)
 def test_controller_replaced(t):
     """A controller with an empty disk joins anew under load and catches up; all digests and chains are equal afterwards."""
@@ -48,8 +64,8 @@ def test_controller_replaced(t):
             wait_until("%s off the list" % victim, 20, lambda: old not in {m["replica"] for m in members(c).values()})
             c.start(victim)
             wait_until("%s to answer" % victim, 20, lambda: os.path.exists(c.socket(victim)))
-            wait_until("the addition of %s" % victim, 60, lambda: c.run("muster", "controller", "add", victim).code == 0, 0.5)
-            wait_until("%s as a voter" % victim, 60, lambda: (listed(c, victim) or {}).get("voter"), 0.3)
+            wait_until("the addition of %s" % victim, 60, lambda: add(c, victim), 0.5)
+            wait_until("%s as a voter" % victim, 60, lambda: promote(c, victim), 0.5)
             check(members(c)[victim]["replica"] != old, "%s came back under its old id", victim)
     finally:
         load.stop()
@@ -99,27 +115,37 @@ def test_archive_damage(t):
     c.stop("c1")
     where = os.path.join(c.dir, "state", "c1")
     c.run("muster", "log", "verify", where).ok()
-    needle, hit = b"mark-005", None
-    for path in sorted(glob.glob(os.path.join(where, "view", "**"), recursive=True)):
-        if os.path.isfile(path):
-            with open(path, "rb") as f:
-                data = f.read()
-            hit = (path, data) if needle in data else hit
-    dump = c.run("muster", "log", "dump", where).ok().out
-    check("mark-005" in dump, "the dump does not show the name of a job")
-    check(hit, "no file of the archive has the name of the job in clear: choose another needle")
-    # Rocks checks its own blocks: that damage must be named too. What the chain must find is what the store cannot: see the room's test.
-    at = hit[1].rindex(needle)
-    with open(hit[0], "r+b") as f:
-        f.seek(at)
-        f.write(b"M")
-    done = c.run("muster", "log", "verify", where)
-    check(done.code != 0, "verify passes a damaged archive: %s", done.out)
-    t.say("verify says: %s", (done.err or done.out).strip().splitlines()[-1])
-    with open(hit[0], "r+b") as f:
-        f.seek(at)
-        f.write(b"m")
-    c.run("muster", "log", "verify", where).ok()
+    check("mark-005" in c.run("muster", "log", "dump", where).ok().out, "the dump does not show the name of a job")
+    # The store's own log becomes tables at the next start; what was only in the former is still in the log of Raft.
+    c.start("c1")
+    wait_until("c1 again", 20, lambda: wire.digest(c.socket("c1"))[0] > 0)
+    c.check_history()
+    c.stop("c1")
+    whole = c.run("muster", "log", "verify", where).ok().out
+    found = []
+    for path in sorted(glob.glob(os.path.join(where, "view", "*.sst"))):
+        for part in (8, 4, 2):
+            at = os.path.getsize(path) // part
+            with open(path, "r+b") as f:
+                f.seek(at)
+                byte = f.read(1)
+                f.seek(at)
+                f.write(bytes([byte[0] ^ 0x20]))
+            done = c.run("muster", "log", "verify", where)
+            check(done.code is not None and done.code >= 0, "verify crashes on a damaged archive: %s", done.err)
+            if done.code:
+                found.append(done.err.strip())
+            else:
+                equal(done.out, whole, "what verify says of an archive whose damage is elsewhere")
+            with open(path, "r+b") as f:
+                f.seek(at)
+                f.write(byte)
+    check(found, "no flipped byte was found")
+    t.say("%d of the flipped bytes found; e.g. %s", len(found), found[0])
+    check(any("position" in sentence for sentence in found), "verify names no position: %s", found[0])
+    equal(c.run("muster", "log", "verify", where).ok().out, whole, "verify of the archive made whole again")
+    c.start("c1")
+    wait_until("c1 to take a job", 20, lambda: c.run("sbatch", "-H", "--wrap", "true").code == 0)
 
 
 @test(build="plain")
@@ -140,19 +166,21 @@ def test_recover(t):
     equal(sorted(c.states()), sorted(kept), "jobs after the recovery")
     again = int(c.run("sbatch", "--parsable", "-o", "/dev/null", "--mem", "16", "--wrap", "true", env=only(c, survivor)).ok().out)
     check(again not in kept, "an id was given twice")
-    for name in lost:
-        c.start(name)
-    time.sleep(4)
-    for name in lost:
-        try:
-            seen = wire.controllers(c.socket(name), 3).get(name, {})
-            check(seen.get("role") != "leader", "%s of the old cluster leads", name)
-        except (OSError, ConnectionError):
-            pass
-    equal(c.leader(among=[survivor]), survivor, "leader after the old ones came back")
     equal(c.wait_ended(again)[again][:2], ("COMPLETED", "0:0"), "a job after the recovery")
-    for name in lost:
-        c.kill(name)
+    # One of the lost comes back: it is of the old generation and has no say. Both could still outvote the survivor among themselves,
+    # which is why the operator swears that they are lost.
+    c.start(lost[0])
+    time.sleep(4)
+    try:
+        seen = wire.controllers(c.socket(lost[0]), 3).get(lost[0], {})
+        check(seen.get("role") != "leader", "%s of the old cluster leads", lost[0])
+    except (OSError, ConnectionError):
+        pass
+    equal(c.leader(among=[survivor]), survivor, "leader after an old controller came back")
+    before = wire.digest(c.socket(survivor))[0]
+    c.run("sbatch", "-H", "--wrap", "true", env=only(c, survivor)).ok()
+    check(wire.digest(c.socket(survivor))[0] > before, "the survivor does not go on")
+    c.kill(lost[0])
 
 
 @test(seconds=300)
@@ -168,13 +196,15 @@ def test_at(t):
                                  "sleep %.1f" % t.draw.choice((0, 0.2, 1)), user=t.draw.choice((USER, None))))
         if t.draw.random() < 0.4:
             c.run("scancel", t.draw.choice(jobs))
-        before = wire.digest(c.socket("c1"))[0]
-        text = c.run("squeue", *form).ok().out
-        nodes = c.run("sinfo", "-h", "-N", "-o", "%N|%T|%C").ok().out
-        after = wire.digest(c.socket("c1"))[0]
-        if before == after:
-            printed.append((after, text, nodes))
+        for _ in range(10):  # until the log stands still for as long as two commands take
+            before = wire.digest(c.socket("c1"))[0]
+            text = c.run("squeue", *form).ok().out
+            nodes = c.run("sinfo", "-h", "-N", "-o", "%N|%T|%C").ok().out
+            if before == wire.digest(c.socket("c1"))[0]:
+                printed.append((before, text, nodes))
+                break
     check(len(printed) >= min(3, size("at_positions")), "the log never stood still: only %d moments to compare", len(printed))
+    c.run("scancel", *jobs)
     c.wait_ended(*jobs)
     for name in c.controllers():
         for pos, text, nodes in printed:
