@@ -145,8 +145,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	bool launch = j->reason == REASON_JobLaunchFailure;
 	set_state(st, j, JOB_PENDING);
 	nodes_completing(st, j);
-	if (j->restarts < j->attempt) /* A job that never ran in between has not been restarted. */
-		j->restarts++;
+	j->restarts++; /* Also without a run in between: each time it ends is a record of its own. */
 	j->requeue_after = false;
 	j->has_canceller = false;
 	j->cancelled_by = 0;

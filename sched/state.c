@@ -125,18 +125,14 @@ static void drop_key(struct sch_state *st, void *v)
 	sch__free(st, k, sizeof(*k));
 }
 
-static void free_parts(struct sch_state *st)
+static void drop_node(struct sch_state *st, void *v)
 {
-	for (uint32_t i = 0; i < st->part_count; i++) {
-		struct sch_part *p = st->part[i];
-		mu_map_clear(&p->queue);
-		mu_map_clear(&p->unsettled);
-		mu_bits_free(&p->nodes);
-		mu__partition_row__free_unpacked(p->row, NULL);
-		sch__free(st, p, sizeof(*p));
-	}
-	sch__free(st, st->part, st->part_count * sizeof(struct sch_part *));
-	mu_map_clear(&st->part_by_name);
+	sch__node_free(st, v);
+}
+
+static void drop_part(struct sch_state *st, void *v)
+{
+	sch__rec_free(st, v);
 }
 
 struct sch_state *sch_state_free(struct sch_state *st)
@@ -147,12 +143,11 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	drain(st, &st->answers, drop_answer);
 	drain(st, &st->steps, drop_step);
 	drain(st, &st->node_key, drop_key);
-	for (uint32_t i = 0; i < st->node_count; i++)
-		sch__node_free(st, st->node[i]);
+	drain(st, &st->node_by_name, drop_node); /* The arrays are missing where loading failed. */
 	sch__free(st, st->node, st->node_count * sizeof(struct sch_node *));
 	sch__free(st, st->by_rank, st->node_count * sizeof(struct sch_node *));
-	free_parts(st);
-	mu_map_clear(&st->node_by_name);
+	drain(st, &st->part_by_name, drop_part);
+	sch__free(st, st->part, st->part_count * sizeof(struct sch_part *));
 	mu_map_clear(&st->classes);
 	struct mu_map *index[] = {&st->begins, &st->due, &st->running, &st->tombs, &st->silent};
 	for (size_t i = 0; i < sizeof(index) / sizeof(index[0]); i++)

@@ -282,7 +282,7 @@ int main(int argc, char **argv)
 	       1e9 / (double)all);
 	result("a submission behind 0 and behind all", "%.1f and %.1f microseconds", (double)first / 1e3,
 	       (double)last / 1e3);
-	result("State of a waiting job (without the allocator's and map's own)", "%.0f bytes",
+	result("State of a waiting job, its answer and map entries included", "%.0f bytes",
 	       (double)(after - before) / (jobs - 1000));
 	struct pass p = decide(&b, 20000);
 	show_pass("first pass over all", &p);
