@@ -67,6 +67,9 @@ static void unlink_step(const struct agent_attempt *t, uint32_t step)
 
 void agent_steps_prune(struct agent_attempt *t)
 {
+	/* The rows in the report of the attempt's end are the steps' own memory. */
+	if (t->phase == EXE_ENDED)
+		return;
 	for (struct agent_step **at = &t->step; *at;) {
 		struct agent_step *s = *at;
 		if (!s->ended || !s->told_end || s->order->step == MU_STEP_BATCH || s->pid > 0) {

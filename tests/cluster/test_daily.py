@@ -1,0 +1,26 @@
+"""What users and administrators do every day, seen from the prompt."""
+from harness import USER, equal, test
+
+
+@test(build="plain")
+def test_wait(t):
+    """sbatch --wait gives the job's exit code, also where a follower answers it before it has applied the submission."""
+    c = t.cluster()
+    for _ in range(5):
+        done = c.run("sbatch", "--wait", "--wrap", "exit 7", user=USER)
+        equal((done.code, done.err), (7, ""), "sbatch --wait of a job that ends with 7")
+    done = c.run("sbatch", "--wait", "--wrap", "kill -9 $$", user=USER)
+    equal(done.code, 137, "sbatch --wait of a killed job")
+
+
+@test()
+def test_steps_at_the_end(t):
+    """Steps that end together with their job, while a report of earlier ones is on its way."""
+    c = t.cluster(controllers=1, nodes=1)
+    c.script("#!/bin/bash\n#SBATCH -n1\nfor i in 1 2 3; do srun true; sleep 0.$((RANDOM % 9)); done\nsrun true & wait\n", "steps.sh")
+    jobs = [c.sbatch("steps.sh", user=USER) for _ in range(8)]
+    rows = c.wait_ended(*jobs, seconds=90)
+    for job in jobs:
+        equal(rows[job][:2], ("COMPLETED", "0:0"), "job %d" % job)
+        lines = c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,State").ok().out.split()
+        equal(lines[2:], ["%d.%d|COMPLETED" % (job, step) for step in range(4)], "the steps of job %d" % job)
