@@ -205,6 +205,13 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 
 		rc = ask_round(c, (struct mu_view){body.data, body.len}, left < 1 ? 1 : (unsigned)left, ret,
 			       err);
+		/* A local controller that is being restarted has no socket for a moment. */
+		if (rc == MU_ECONNECT && !c->local && monotonic_msec() + RETRY_MSEC < until) {
+			nanosleep(&(struct timespec){.tv_nsec = RETRY_MSEC * 1000000L}, NULL);
+			c->remote = wire_client_free(c->remote);
+			open_to(c);
+			continue;
+		}
 		if (rc || !worth_another((*ret)->code) || monotonic_msec() + RETRY_MSEC >= until)
 			return rc;
 		/* After a few rounds the one that can help may be on another host. */

@@ -14,7 +14,7 @@
 #include "proto/states.h"
 #include "proto/version.h"
 
-enum { PROMPT_WORDS_MAX = 256, IDS_MAX = 10000 };
+enum { PROMPT_WORDS_MAX = 256, IDS_MAX = 10000, PING_MSEC = 3000 };
 
 int scontrol_ids(struct scontrol *s, char **words, size_t count, struct cli_job_id **ret, size_t *ret_count,
 		 struct mu_err *err)
