@@ -367,6 +367,9 @@ static void app_apply(void *st, uint64_t pos, const struct log_entry *entry)
 		Mu__Event *e = (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, part.bytes.data,
 							 part.bytes.len, &arena);
 		struct ask *a = ask_of(s->v, e);
+		if (a && !a->answered && e->kind_case == MU__EVENT__KIND_NODE_REGISTERED)
+			world_say(world_now(), "request %td is folded at %" PRIu64 ": %s registers, %d",
+				  a - s->v->ask, pos, e->node_registered->inventory->name, verdict.code);
 		if (a) {
 			answered(s->v, a, pos, &verdict);
 			s->in_flight[a - s->v->ask] = 0;

@@ -1,7 +1,7 @@
 /* tests/log/vopr_agents.c: simulated nodes: they register, pull orders from any controller (also one that
  * lags), launch, end and report as the real agent has to, die, restart and are cut off. Here it is seen
  * whether anything is given to two attempts at once. */
-#include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,6 +97,8 @@ static void add_register(struct vopr *v, struct agent *a, int64_t now_usec)
 	e.kind_case = MU__EVENT__KIND_NODE_REGISTERED;
 	e.node_registered = &r;
 	a->registration = vopr_ask(v, &e, (int)(a - v->agent), now_usec);
+	world_say(world_now(), "%s asks to register (boot %u, %zu held, request %d)", a->name, a->boots,
+		  r.n_held, a->registration);
 }
 
 static void report(struct vopr *v, struct agent *a, struct held *h, uint32_t cause, int64_t now_usec)
@@ -172,6 +174,8 @@ static void obey(struct vopr *v, struct agent *a, const Mu__OrderSet *set, int64
 			if (o->phase == MU__PHASE__PHASE_END) {
 				report(v, a, h, o->end_cause, now_usec);
 			} else {
+				world_say(world_now(), "%s launches %u.%u from orders at %" PRIu64, a->name,
+					  o->job, o->attempt, set->pos);
 				judge_launch(v, a, h);
 				v->launched++;
 			}
@@ -249,7 +253,12 @@ static void begin_process(struct agent *a, int64_t now_usec)
 static void chaos(struct vopr *v, unsigned i, int64_t now_usec)
 {
 	struct agent *a = &v->agent[i];
-	switch (random_below(6)) {
+	unsigned what = random_below(6);
+	world_say(world_now(), "%s: %s", a->name,
+		  what == 0  ? "power cut"
+		  : what < 3 ? "agent restarts"
+			     : "cut off");
+	switch (what) {
 	case 0: /* power cut: whatever ran is gone */
 		for (unsigned k = 0; k < HELD_MAX; k++)
 			forget(&a->held[k]);
