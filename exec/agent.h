@@ -83,6 +83,7 @@ struct agent_attempt {
 	struct agent_step *step;
 	size_t steps_live;
 	int64_t deadline_boot_usec; /* of an allocation without a batch script here; 0: none */
+	int64_t warn_boot_usec;	    /* when --signal is due; 0: not any more */
 	int64_t force_boot_usec;    /* an end that did not come by itself is forced from here on */
 	int64_t blob_since_usec;
 	bool steps_changed, report_sent;

@@ -39,6 +39,16 @@ struct agent_attempt *agent_attempt_find(struct agent *a, uint32_t job, uint32_t
 	return NULL;
 }
 
+/* --signal comes so long before the time limit that it is part of the order. */
+static void plan_warning(struct agent_attempt *t)
+{
+	const Mu__JobSpec *spec = t->order->spec;
+	int64_t left = agent_time_left_sec(t);
+	bool wanted = spec->signal_number && left && !t->record->warned;
+	t->warn_boot_usec =
+	    wanted ? exe_boot_usec() + (left - (int64_t)spec->signal_before_sec) * 1000000 : 0;
+}
+
 struct agent_attempt *agent_attempt_add(struct agent *a, Mu__AttemptRecord *record, struct mu_arena arena)
 {
 	struct agent_attempt *t = calloc(1, sizeof *t);
@@ -55,6 +65,7 @@ struct agent_attempt *agent_attempt_add(struct agent *a, Mu__AttemptRecord *reco
 	a->attempt_count++;
 	if (!(t->order->batch_host && t->order->spec->batch) && agent_time_left_sec(t))
 		t->deadline_boot_usec = exe_boot_usec() + agent_time_left_sec(t) * 1000000;
+	plan_warning(t);
 	return t;
 }
 
@@ -383,6 +394,7 @@ static void follow_limit(struct agent *a, struct agent_attempt *t, const Mu__Att
 	int64_t left = agent_time_left_sec(t);
 	if (t->deadline_boot_usec || !batch_of(t))
 		t->deadline_boot_usec = left ? exe_boot_usec() + left * 1000000 : 0;
+	plan_warning(t);
 	for (struct agent_step *s = t->step; s; s = s->next)
 		if (!s->ended) {
 			int64_t gone = (exe_wall_usec() - s->order->start_usec) / 1000000;
@@ -472,10 +484,28 @@ static void force(struct agent *a, struct agent_attempt *t)
 	agent_attempt_settle(a, t);
 }
 
+static void warn(struct agent_attempt *t)
+{
+	const Mu__JobSpec *spec = t->order->spec;
+	for (struct agent_step *s = t->step; s; s = s->next)
+		if (!s->ended && (s->order->step == MU_STEP_BATCH) == (bool)spec->signal_batch) {
+			exe_herd_put_signal(&s->out, spec->signal_number, spec->signal_batch);
+			agent_step_flush(s);
+		}
+	diag_info("job %u: signal %u, %u s before its time limit", t->order->job, spec->signal_number,
+		  spec->signal_before_sec);
+	t->warn_boot_usec = 0;
+	t->record->has_warned = 1;
+	t->record->warned = true;
+	agent_attempt_save(t, false);
+}
+
 void agent_attempts_timer(struct agent *a)
 {
 	int64_t now = exe_boot_usec();
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (t->phase == EXE_RUNNING && t->warn_boot_usec && now >= t->warn_boot_usec)
+			warn(t);
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && now >= t->deadline_boot_usec)
 			agent_attempt_end(a, t, END_TIME_LIMIT, 0, false);
 		if (t->phase == EXE_ENDING && now >= t->force_boot_usec)
@@ -487,6 +517,8 @@ int64_t agent_attempts_due(struct agent *a)
 {
 	int64_t due = INT64_MAX;
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (t->phase == EXE_RUNNING && t->warn_boot_usec && t->warn_boot_usec < due)
+			due = t->warn_boot_usec;
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && t->deadline_boot_usec < due)
 			due = t->deadline_boot_usec;
 		if (t->phase == EXE_ENDING && t->force_boot_usec < due)

@@ -24,3 +24,28 @@ def test_steps_at_the_end(t):
         equal(rows[job][:2], ("COMPLETED", "0:0"), "job %d" % job)
         lines = c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,State").ok().out.split()
         equal(lines[2:], ["%d.%d|COMPLETED" % (job, step) for step in range(4)], "the steps of job %d" % job)
+
+
+@test(build="plain")
+def test_warning(t):
+    """--signal comes before the time limit: to the steps, or with B: to the batch script alone."""
+    c = t.cluster(controllers=1, nodes=1)
+    c.script("#!/bin/bash\ntrap 'echo batch; exit 3' USR1\n"
+             "srun bash -c 'trap \"echo step; exit 5\" USR1; while :; do sleep 0.2; done' & wait; wait\n", "warned.sh")
+    batch = c.sbatch("-t", "1", "--signal=B:USR1@57", "-o", "batch", "warned.sh", user=USER)
+    steps = c.sbatch("-t", "1", "--signal=USR1@57", "-o", "steps", "warned.sh", user=USER)
+    rows = c.wait_ended(batch, steps, seconds=40)
+    equal(rows[batch][:2], ("FAILED", "3:0"), "the job whose script is warned")
+    equal(rows[steps][0], "COMPLETED", "the job whose step is warned")
+    equal(c.read("batch").splitlines()[0], "batch", "output of the first")
+    equal(c.read("steps").splitlines()[0], "step", "output of the second")
+
+
+@test(build="plain")
+def test_sacct_order(t):
+    """sacct lists jobs by id, whatever ended first."""
+    c = t.cluster(controllers=1, nodes=1)
+    jobs = [c.sbatch("--wrap", "sleep %s" % s, user=USER) for s in ("1.5", "0.7", "0")]
+    c.wait_ended(*jobs)
+    lines = c.run("sacct", "-n", "-P", "-X", "-o", "JobID", user=USER).ok().out.split()
+    equal(lines, [str(j) for j in jobs], "sacct's order")
