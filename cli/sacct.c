@@ -197,6 +197,17 @@ static int print_script(const struct sacct *s, const Mu__HistRow *row)
 	return 0;
 }
 
+/* By job, then attempt: history comes in the order in which jobs ended. */
+static int compare_rows(const void *a, const void *b)
+{
+	const Mu__HistRow *x = *(Mu__HistRow *const *)a, *y = *(Mu__HistRow *const *)b;
+	const Mu__JobRow none = MU__JOB_ROW__INIT, *i = x->job ? x->job : &none, *j = y->job ? y->job : &none;
+
+	if (i->id != j->id)
+		return i->id < j->id ? -1 : 1;
+	return (i->attempt > j->attempt) - (i->attempt < j->attempt);
+}
+
 static int list(struct sacct *s)
 {
 	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
@@ -215,6 +226,8 @@ static int list(struct sacct *s)
 		}
 		count = 0;
 	}
+	if (count)
+		qsort(rows, count, sizeof *rows, compare_rows);
 	if (json) {
 		cli_model_begin(s->cli, &model);
 		json_array(&model.json, "jobs");
@@ -226,7 +239,7 @@ static int list(struct sacct *s)
 
 		if (!row->job || !job_wanted(s, row->job))
 			continue;
-		/* Attempts of one job stand together: without -D the last one is shown. */
+		/* Without -D a job's last attempt is shown. */
 		if (!s->duplicates && next && next->job && next->job->id == row->job->id &&
 		    next->job->attempt > row->job->attempt)
 			continue;
