@@ -166,7 +166,7 @@ static int controller_list(struct cli *c)
 
 static int controller(struct cli *c, size_t count, char **words)
 {
-	static const char text[] = "controller list | add NAME ADDRESS:PORT [REPLICA] | promote NAME | "
+	static const char text[] = "controller list | add NAME [ADDRESS:PORT [REPLICA]] | promote NAME | "
 				   "remove NAME | transfer NAME | "
 				   "recover DIR --i-have-lost-the-others";
 	Mu__Request request = MU__REQUEST__INIT;
@@ -180,7 +180,7 @@ static int controller(struct cli *c, size_t count, char **words)
 	if (strcmp(verb, "recover") == 0)
 		return muster_history(c, "controller", count, words);
 	if (strcmp(verb, "add") == 0
-		? count < 3 || count > 4
+		? count < 2 || count > 4
 		: count != 2 || (strcmp(verb, "promote") != 0 && strcmp(verb, "remove") != 0 &&
 				 strcmp(verb, "transfer") != 0))
 		return usage(c, text);

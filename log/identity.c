@@ -75,6 +75,8 @@ static void print(const struct log_identity *self, struct mu_buf *out)
 	for (unsigned i = 0; i < 16; i++)
 		mu_buf_printf(out, "%02x", self->cluster[i]);
 	mu_buf_printf(out, "\ngeneration %" PRIu64 "\njoined %d\n", self->generation, self->joined ? 1 : 0);
+	if (self->shut_out)
+		mu_buf_printf(out, "shut-out %" PRIu64 "\n", self->shut_out);
 	for (unsigned i = 0; i < self->founders; i++)
 		mu_buf_printf(out, "founder %" PRIu64 " %s %s\n", self->founder[i].id,
 			      self->founder[i].address, self->founder[i].name);
@@ -91,6 +93,8 @@ static int parse_line(const char *line, struct log_identity *self)
 	if (sscanf(line, "id %" SCNu64, &self->id) == 1)
 		return self->id ? 0 : -1;
 	if (sscanf(line, "generation %" SCNu64, &self->generation) == 1)
+		return 0;
+	if (sscanf(line, "shut-out %" SCNu64, &self->shut_out) == 1)
 		return 0;
 	if (sscanf(line, "joined %d", &joined) == 1) {
 		self->joined = joined != 0;

@@ -16,6 +16,7 @@ struct log_identity {
 	uint64_t id;
 	uint8_t cluster[16]; /* zero: not founded and not added yet */
 	uint64_t generation; /* 1, raised by recovery */
+	uint64_t shut_out;   /* the later generation that this replica was told of: it never starts again; 0: none */
 	bool joined;	     /* the log held something once: found empty later, it was lost */
 	unsigned founders;
 	struct log_member founder[LOG_MEMBERS_MAX]; /* sorted by id */

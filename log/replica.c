@@ -737,6 +737,14 @@ int log_replica_open(const struct log_config *config, struct log_replica **ret, 
 		replica_free(r);
 		return rv;
 	}
+	if (r->self.shut_out) {
+		rv = mu_fail(err, MU_EVERSION,
+			     "the replica in %s belongs to generation %" PRIu64 " of its cluster, which generation %" PRIu64
+			     " has replaced; empty the directory and add the controller again",
+			     r->dir, r->self.generation, r->self.shut_out);
+		replica_free(r);
+		return rv;
+	}
 	open_handles(r);
 	rv = replica_peers_open(r, err);
 	if (rv)

@@ -154,11 +154,27 @@ static bool adopt(struct log_replica *r, const struct secure_identity *peer)
 	return true;
 }
 
+/* A proven controller of a later generation: the operator gave our majority up, so we must not lead it any more, now or after a
+ * restart. */
+static void leave_for_good(struct log_replica *r, const struct secure_identity *peer)
+{
+	r->self.shut_out = peer->generation;
+	replica_store(r);
+	replica_fatal(r,
+		      "Generation %" PRIu64 " of this cluster (%s at %s) has replaced generation %" PRIu64
+		      ", to which this controller belongs; empty its directory and add it again.",
+		      peer->generation, peer->name, peer->address, r->self.generation);
+}
+
 static bool admit(void *arg, const struct secure_identity *peer, uint64_t expected, bool incoming)
 {
 	struct log_replica *r = arg;
 	bool same = !memcmp(peer->cluster, r->self.cluster, 16);
 	bool talk = peer->purpose == TRANSPORT_TALK;
+	if (same && !log_identity_is_zero(peer->cluster) && peer->generation > r->self.generation) {
+		leave_for_good(r, peer);
+		return false;
+	}
 	if (peer->id == r->self.id) {
 		replica_say(r,
 			    "another controller (%s at %s) uses this one's replica id %" PRIu64

@@ -36,6 +36,8 @@ static rocksdb_options_t *family_options(enum view_cf cf, rocksdb_cache_t *cache
 	rocksdb_options_set_max_open_files(o, OPEN_FILES);
 	rocksdb_options_set_max_background_jobs(o, 2);
 	rocksdb_options_set_max_total_wal_size(o, WAL_BYTES);
+	/* A torn last record is what a crash leaves; damage before it must not pass for the end. */
+	rocksdb_options_set_wal_recovery_mode(o, rocksdb_tolerate_corrupted_tail_records_recovery);
 	rocksdb_options_set_keep_log_file_num(o, 2);
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_info_log_level(o, WARN_LEVEL);

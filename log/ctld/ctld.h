@@ -278,7 +278,6 @@ void ctl_snapshot_install(void *arg, const struct log_pointer *pointer, uint64_t
 int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer);
 void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
 void ctl_entries_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
-void ctl_backfill_resume(struct ctl *c);
 void ctl_backfill_housekeeping(struct ctl *c);
 
 /* ---- member.c ---- */

@@ -144,8 +144,17 @@ static int recover(const struct args *a, const Mu__Config *conf)
 		return 1;
 	}
 	(void)snprintf(raft, sizeof raft, "%s/raft", a->dir);
-	if (ctl_peer_address(self, address, sizeof address, &err) || log_replica_recover(raft, name, address, &err))
+	if (ctl_peer_address(self, address, sizeof address, &err))
 		return die(&err);
+	for (unsigned tries = 0;; tries++) { /* a killed controller's threads may need a moment to let go of its lock */
+		int code = log_replica_recover(raft, name, address, &err);
+
+		if (!code)
+			break;
+		if (code != MU_EBUSY || tries == 20)
+			return die(&err);
+		(void)usleep(100000);
+	}
 	printf("controller %s is now a cluster of one; what only the others had acknowledged is missing from it\n"
 	       "start its musterd; add replacements with `muster controller add`; the old controllers are shut out\n", name);
 	return 0;

@@ -260,7 +260,6 @@ static void start_or_die(struct ctl *c)
 	    ctl_metrics_open(c, &err))
 		diag_fatal("%s", err.text);
 	ctl_disk_reserve(c);
-	ctl_backfill_resume(c);
 	diag_info("Controller %s of cluster %s (muster %s) starts at position %llu.", c->opt.name, c->conf->cluster_name, MU_VERSION,
 		  (unsigned long long)sch_pos(c->st));
 }

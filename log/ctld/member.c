@@ -1,5 +1,5 @@
 /* ctld/member.c: controllers among themselves: who is there, membership, levels, digests, and what an operator tells one of them. */
-#include "log/ctld/ctld.h"
+#include "log/ctld/setup.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -57,6 +57,8 @@ void ctl_ping(struct ctl *c, struct ctl_req *req)
 }
 
 /* ---- membership ---- */
+static uint64_t member_by_name(struct ctl *c, const char *name);
+
 struct member_op {
 	struct ctl *ctl;
 	struct ctl_req *req;
@@ -71,6 +73,48 @@ static void on_member(void *arg, int code, uint64_t pos)
 	free(op);
 }
 
+/* An added controller becomes a voter as soon as it is level; who cannot wait for that asks again with promote. */
+static void on_promoted(void *arg, int code, uint64_t pos)
+{
+	struct log_member *m = arg;
+
+	(void)pos;
+	if (code)
+		diag_error("Controller %s was added but is no voter yet: %s; `muster controller promote %s` tries again.", m->name,
+			   mu_strerror(code), m->name);
+	else
+		diag_info("Controller %s votes now.", m->name);
+	free(m);
+}
+
+static void promote_added(struct ctl *c, const char *name)
+{
+	struct log_member *m = calloc(1, sizeof *m);
+	struct mu_err err = {0};
+	int code;
+
+	if (!m)
+		abort();
+	(void)snprintf(m->name, sizeof m->name, "%s", name);
+	code = log_replica_promote(c->replica, member_by_name(c, name), on_promoted, m, &err);
+	if (code) {
+		diag_error("Controller %s was added but cannot become a voter now: %s", name, err.text);
+		free(m);
+	}
+}
+
+static void on_added(void *arg, int code, uint64_t pos)
+{
+	struct member_op *op = arg;
+	struct ctl *c = op->ctl;
+
+	(void)pos;
+	if (!code)
+		promote_added(c, op->req->request->member->name);
+	ctl_req_fail(c, op->req, code, code ? NULL : "");
+	free(op);
+}
+
 static uint64_t member_by_name(struct ctl *c, const char *name)
 {
 	struct log_member m[LOG_MEMBERS_MAX];
@@ -80,6 +124,28 @@ static uint64_t member_by_name(struct ctl *c, const char *name)
 		if (name && !strcmp(m[i].name, name))
 			return m[i].id;
 	return 0;
+}
+
+/* Name and peer address of the controller to add; the address comes from SlurmctldHost when the request gives none. */
+static int new_member(const struct ctl *c, const Mu__MemberAsk *ask, struct log_member *ret, struct mu_err *err)
+{
+	const Mu__Config *held = sch_config(c->st);
+
+	if (!ask->name || !*ask->name)
+		return mu_fail(err, MU_EINVAL, "Which controller is to be added? Give its name in SlurmctldHost.");
+	(void)snprintf(ret->name, sizeof ret->name, "%s", ask->name);
+	if (ask->address && *ask->address) {
+		(void)snprintf(ret->address, sizeof ret->address, "%s", ask->address);
+		return 0;
+	}
+	for (unsigned k = 0; k < 2; k++) {
+		const Mu__Config *conf = k ? c->conf : held;
+
+		for (size_t i = 0; conf && i < conf->n_controller; i++)
+			if (!strcmp(conf->controller[i]->name, ask->name))
+				return ctl_peer_address(conf->controller[i], ret->address, sizeof ret->address, err);
+	}
+	return mu_fail(err, MU_ENOENT, "%s is no controller of the configuration; give its address (ip:peerport) too.", ask->name);
 }
 
 void ctl_member(struct ctl *c, struct ctl_req *req)
@@ -107,9 +173,9 @@ void ctl_member(struct ctl *c, struct ctl_req *req)
 	if (!strcmp(verb, "add")) {
 		struct log_member m = {.id = ask->replica, .voter = false};
 
-		(void)snprintf(m.name, sizeof m.name, "%s", ask->name ? ask->name : "");
-		(void)snprintf(m.address, sizeof m.address, "%s", ask->address ? ask->address : "");
-		code = log_replica_add(c->replica, &m, on_member, op, &err);
+		code = new_member(c, ask, &m, &err);
+		if (!code)
+			code = log_replica_add(c->replica, &m, on_added, op, &err);
 	} else if (!strcmp(verb, "promote")) {
 		code = log_replica_promote(c->replica, id, on_member, op, &err);
 	} else if (!strcmp(verb, "remove")) {

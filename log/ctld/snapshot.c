@@ -2,21 +2,18 @@
  *
  * Due: the view is made durable, then the pointer is handed to the replica. Install: pages of a peer's image go into a fresh State on
  * a reader thread; when all is there and right, the projector switches the view and the core takes the State; only then is the
- * leader's InstallSnapshot let through. Afterwards the archive below is fetched from a peer (backfill), its progress kept in the
- * file "backfill" so that it goes on after a restart. */
+ * leader's InstallSnapshot let through. Afterwards the archive below is fetched from a peer, from the position that the view names. */
 #include "log/ctld/ctld.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "log/ctld/nodekeys.h"
 #include "log/diag.h"
 #include "proto/base/map.h"
 
 enum { IMAGE_PAGE = 512 * 1024, IMAGES_OPEN = 4, IMAGE_HEAD = 8 + 8 + 32 + 1 + 4, CURSOR_MAX = 1024 };
-enum { IMAGE_IDLE_MSEC = 30000, CALL_MSEC = 10000, BACKFILL_PAGE = 1 << 20 };
+enum { IMAGE_IDLE_MSEC = 30000, CALL_MSEC = 10000, BACKFILL_PAGE = 1 << 20, ENTRY_HEAD = 44 };
 
 /* ---- a snapshot of ours is due ---- */
 static void sync_view(struct ctl *c, void *arg)
@@ -168,11 +165,10 @@ void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_t
 /* ---- taking an image ---- */
 struct ctl_install {
 	struct log_pointer pointer;
-	uint64_t from, image, pos, old_pos;
+	uint64_t from, image, pos;
 	struct mu_hash chain;
 	struct mu_buf cursor, page;
 	struct sch_state *st;
-	size_t rows;
 	bool more, bad;
 };
 
@@ -190,8 +186,6 @@ static void install_end(struct ctl *c, bool ok)
 	mu_buf_free(&in->page);
 	free(in);
 }
-
-static void backfill_note(struct ctl *c, uint64_t from, uint64_t to);
 
 static void switch_view(struct ctl *c, void *arg)
 {
@@ -212,33 +206,11 @@ static void switched(struct ctl *c, void *arg)
 	c->chain = in->chain;
 	c->all_nodes_dirty = true;
 	ctl_node_keys_follow(c->st, NULL);
-	diag_info("Controller %s took the State of position %llu from another (%zu rows).", c->opt.name, (unsigned long long)in->pos, in->rows);
+	diag_info("Controller %s took the State of position %llu from another.", c->opt.name, (unsigned long long)in->pos);
 	install_end(c, true);
 }
 
 static void install_next(struct ctl *c);
-
-static bool install_rows(struct ctl_install *in, struct mu_err *err)
-{
-	const uint8_t *p = in->page.data, *end = p + in->page.len;
-
-	while (p < end) {
-		uint32_t len;
-		uint8_t kind;
-
-		if (end - p < 2 || end - p < 2 + p[1] + 4)
-			return false;
-		kind = p[0];
-		p += 2 + p[1];
-		len = mu_get_be32(p);
-		p += 4;
-		if ((size_t)(end - p) < len || sch_load_row(in->st, kind, p, len, err))
-			return false;
-		p += len;
-		in->rows++;
-	}
-	return true;
-}
 
 static void install_work(struct ctl *c, void *arg)
 {
@@ -246,7 +218,7 @@ static void install_work(struct ctl *c, void *arg)
 	struct mu_err err = {0};
 	struct mu_hash digest;
 
-	in->bad = !install_rows(in, &err);
+	in->bad = view_image_feed(in->st, (struct mu_view){in->page.data, in->page.len}, &err) != 0;
 	if (!in->bad && !in->more) {
 		in->bad = sch_load_done(in->st, &err) || sch_pos(in->st) != in->pos || in->pos < in->pointer.pos;
 		sch_digest(in->st, &digest);
@@ -267,11 +239,8 @@ static void install_worked(struct ctl *c, void *arg)
 		install_end(c, false);
 	else if (in->more)
 		install_next(c);
-	else {
-		in->old_pos = sch_pos(c->st);
-		backfill_note(c, in->old_pos + 1, in->pos);
+	else
 		ctl_project_work(c, switch_view, switched, in);
-	}
 }
 
 static void install_task(struct ctl *c, void *arg)
@@ -354,72 +323,10 @@ int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer)
 
 /* ---- the archive below ---- */
 struct ctl_backfill {
-	uint64_t from, to; /* positions still missing */
 	bool busy;
 	struct mu_buf page;
 	int64_t again_msec;
 };
-
-static void backfill_path(const struct ctl *c, char *out, size_t cap)
-{
-	(void)snprintf(out, cap, "%s/backfill", c->state_dir);
-}
-
-static void backfill_save(struct ctl *c, uint64_t from, uint64_t to)
-{
-	char path[512], temporary[520];
-	FILE *f;
-
-	backfill_path(c, path, sizeof path);
-	(void)snprintf(temporary, sizeof temporary, "%s.new", path);
-	if (from > to) {
-		(void)unlink(path);
-		return;
-	}
-	f = fopen(temporary, "we");
-	if (!f || fprintf(f, "%llu %llu\n", (unsigned long long)from, (unsigned long long)to) < 0 || fflush(f) || fdatasync(fileno(f)) ||
-	    rename(temporary, path))
-		diag_error("The note of missing archive entries could not be written to %s: %s", path, strerror(errno));
-	if (f)
-		fclose(f);
-}
-
-static void backfill_note(struct ctl *c, uint64_t from, uint64_t to)
-{
-	struct ctl_backfill *b = c->backfill;
-
-	if (from > to)
-		return;
-	if (!b) {
-		b = calloc(1, sizeof *b);
-		if (!b)
-			abort();
-		c->backfill = b;
-		b->from = from;
-		b->to = to;
-	} else if (b->from > b->to) {
-		b->from = from;
-		b->to = to;
-	} else {
-		b->to = to;
-	}
-	backfill_save(c, b->from, b->to);
-}
-
-void ctl_backfill_resume(struct ctl *c)
-{
-	char path[512];
-	unsigned long long from, to;
-	FILE *f;
-
-	backfill_path(c, path, sizeof path);
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (fscanf(f, "%llu %llu", &from, &to) == 2)
-		backfill_note(c, from, to);
-	fclose(f);
-}
 
 static void backfill_work(struct ctl *c, void *arg)
 {
@@ -427,21 +334,21 @@ static void backfill_work(struct ctl *c, void *arg)
 	const uint8_t *p = b->page.data, *end = p + b->page.len;
 	struct mu_err err = {0};
 
-	while (end - p > 44) {
+	while (end - p > ENTRY_HEAD) {
 		struct mu_hash chain;
 		uint64_t pos = mu_get_be64(p);
 		uint32_t len = mu_get_be32(p + 40);
 
 		memcpy(chain.b, p + 8, 32);
-		p += 44;
-		if ((size_t)(end - p) < len || pos != b->from)
+		p += ENTRY_HEAD;
+		if ((size_t)(end - p) < len || !view_backfill_next(c->view))
 			break;
 		if (view_backfill(c->view, pos, (struct mu_view){p, len}, &chain, &err)) {
 			diag_error("Archive entry %llu could not be taken over: %s", (unsigned long long)pos, err.text);
+			b->again_msec = ctl_mono_msec() + 5000;
 			break;
 		}
 		p += len;
-		b->from++;
 	}
 }
 
@@ -450,9 +357,8 @@ static void backfill_worked(struct ctl *c, void *arg)
 	struct ctl_backfill *b = arg;
 
 	b->busy = false;
-	backfill_save(c, b->from, b->to);
-	if (b->from > b->to)
-		diag_info("The archive of controller %s is complete up to position %llu.", c->opt.name, (unsigned long long)b->to);
+	if (!view_backfill_next(c->view))
+		diag_info("The archive of controller %s is complete.", c->opt.name);
 }
 
 static void on_entries(void *arg, int code, struct mu_view bytes)
@@ -470,22 +376,38 @@ static void on_entries(void *arg, int code, struct mu_view bytes)
 	ctl_project_work(c, backfill_work, backfill_worked, b);
 }
 
+/* Another controller that is up, the leader first; 0: none. */
+static uint64_t some_peer(struct ctl *c)
+{
+	if (c->leader && c->leader != c->replica_id)
+		return c->leader;
+	for (unsigned i = 0; i < c->peers; i++)
+		if (log_replica_peer_up(c->replica, c->peer[i].id))
+			return c->peer[i].id;
+	return 0;
+}
+
 void ctl_backfill_housekeeping(struct ctl *c)
 {
 	struct ctl_backfill *b = c->backfill;
-	uint64_t from = c->leader;
+	uint64_t next, from;
 	uint8_t ask[12];
 
-	if (!b || b->busy || b->from > b->to || ctl_mono_msec() < b->again_msec)
+	if (!b) {
+		b = c->backfill = calloc(1, sizeof *b);
+		if (!b)
+			abort();
+	}
+	if (b->busy || c->install || ctl_mono_msec() < b->again_msec)
 		return;
-	if (!from || from == c->replica_id)
-		for (unsigned i = 0; i < c->peers; i++)
-			if (log_replica_peer_up(c->replica, c->peer[i].id))
-				from = c->peer[i].id;
-	if (!from || from == c->replica_id)
+	b->again_msec = ctl_mono_msec() + 100;
+	next = view_backfill_next(c->view);
+	from = next ? some_peer(c) : 0;
+	if (!from)
 		return;
+	b->again_msec = 0;
 	b->busy = true;
-	mu_put_be64(ask, b->from);
+	mu_put_be64(ask, next);
 	mu_put_be32(ask + 8, BACKFILL_PAGE);
 	if (log_replica_call(c->replica, from, CTL_PEER_ENTRIES, (struct mu_view){ask, sizeof ask}, CALL_MSEC, on_entries, c))
 		on_entries(c, MU_ECONNECT, (struct mu_view){NULL, 0});
@@ -517,7 +439,7 @@ static void entries_page(struct ctl *c, void *arg)
 	for (uint64_t pos = ask->from; ask->out.len < ask->max; pos++) {
 		MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
 		struct mu_hash chain;
-		uint8_t head[44];
+		uint8_t head[ENTRY_HEAD];
 
 		if (view_entry_get(c->view, pos, &raw, &chain, &err))
 			break;
