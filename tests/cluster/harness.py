@@ -136,7 +136,20 @@ class Cluster:
             child.kill()
             out, err = child.communicate()
             code = None
-        return Result(words, code, out, err, time.monotonic() - began)
+        took = time.monotonic() - began
+        if took > 20 * SLOW and timeout <= 60:
+            self.test.say("slow: %s took %.0f s, exit code %s, %r; controllers %s", " ".join(words)[:80], took, code, err[-200:], self.positions())
+        return Result(words, code, out, err, took)
+
+    def positions(self):
+        """What each controller says of itself, for a report of trouble."""
+        seen = []
+        for name in self.controllers():
+            try:
+                seen.append("%s at %d" % (name, wire.digest(self.socket(name), 3)[0]))
+            except (OSError, ConnectionError, ValueError) as trouble:
+                seen.append("%s: %s" % (name, trouble))
+        return ", ".join(seen)
 
     def sbatch(self, *words, **more):
         """Submits and gives the job's id."""
