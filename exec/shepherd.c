@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -212,8 +213,11 @@ static void write_end(struct shep_step *s, Mu__StepEnd *end)
 	char name[32];
 	struct mu_err err = {0};
 	snprintf(name, sizeof name, "step_%s.end", s->word);
-	/* A full or failing disk must not lose the end: it is tried until it is written. */
-	while (exe_spool_write_pb(s->dir, name, &end->base, true, &err)) {
+	/* A full or failing disk must not lose the end: it is tried until it is written. A spool that was
+	 * removed takes nothing. */
+	struct stat st;
+	while (exe_spool_write_pb(s->dir, name, &end->base, true, &err) && fstat(s->dir, &st) == 0 &&
+	       st.st_nlink > 0) {
 		shep_say(s, "%s", err.text);
 		struct timespec pause = {1, 0};
 		nanosleep(&pause, NULL);
