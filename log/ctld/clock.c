@@ -35,6 +35,12 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Kept against the monotonic clock: when our own clock jumps the others' offsets are right at once. */
+int64_t ctl_peer_offset_usec(const struct ctl_peer *p, int64_t wall_usec)
+{
+	return p->ahead_usec + ctl_mono_usec() - wall_usec;
+}
+
 /* What must be added to our wall clock to reach the median of the controllers heard lately, ourselves included. */
 static int64_t median_offset(const struct ctl *c, unsigned *ret_heard)
 {
@@ -44,7 +50,7 @@ static int64_t median_offset(const struct ctl *c, unsigned *ret_heard)
 	off[n++] = 0;
 	for (unsigned i = 0; i < c->peers; i++)
 		if (now - c->peer[i].heard_msec < CLOCK_FRESH_MSEC)
-			off[n++] = c->peer[i].offset_usec;
+			off[n++] = ctl_peer_offset_usec(&c->peer[i], ctl_wall_usec(c));
 	qsort(off, n, sizeof off[0], by_value);
 	*ret_heard = n;
 	if (n == 2) /* of two, neither can be called wrong: the slower one is followed, within reach of both */
@@ -72,6 +78,14 @@ int64_t ctl_stamp(struct ctl *c)
 	return target;
 }
 
+bool ctl_peer_clock_good(const struct ctl *c, const struct ctl_peer *p)
+{
+	unsigned heard;
+	int64_t d = ctl_peer_offset_usec(p, ctl_wall_usec(c)) - median_offset(c, &heard);
+
+	return heard < 3 || llabs(d) <= CLOCK_AHEAD_USEC;
+}
+
 static void judge(struct ctl *c)
 {
 	unsigned heard;
@@ -84,8 +98,9 @@ static void judge(struct ctl *c)
 	if (!bad && c->clock_bad)
 		diag_info("The clock of controller %s agrees with the others again.", c->opt.name);
 	c->clock_bad = bad;
+	atomic_store(&c->clock_off_usec, heard >= 3 ? off : 0);
 	for (unsigned i = 0; i < c->peers; i++) {
-		int64_t d = c->peer[i].offset_usec - off;
+		int64_t d = ctl_peer_offset_usec(&c->peer[i], ctl_wall_usec(c)) - off;
 
 		if (heard >= 3 && c->peer[i].heard_msec == ctl_mono_msec() && llabs(d) > CLOCK_AHEAD_USEC)
 			diag_debug("The clock of controller %s is %lld s off the median.", c->peer[i].name, (long long)(d / 1000000));
@@ -120,7 +135,7 @@ void ctl_clock_heard(struct ctl *c, uint64_t from, struct mu_view bytes)
 	if (bytes.len != 8 + 4 + 8 + 1 + 64)
 		return;
 	p = ctl_peer_of(c, from);
-	p->offset_usec = (int64_t)mu_get_be64(bytes.data) - ctl_wall_usec(c);
+	p->ahead_usec = (int64_t)mu_get_be64(bytes.data) - ctl_mono_usec();
 	p->level = mu_get_be32(bytes.data + 8);
 	p->pos = mu_get_be64(bytes.data + 12);
 	p->disk_low = bytes.data[20];

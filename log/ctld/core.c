@@ -259,7 +259,7 @@ static void leave_when_unfit(struct ctl *c)
 	if (c->role != LOG_LEADER || !(c->clock_bad || c->disk_low) || now % every_msec > 20)
 		return;
 	for (unsigned i = 0; i < c->peers && !to; i++)
-		if (now - c->peer[i].heard_msec < 2000 && !c->peer[i].disk_low)
+		if (now - c->peer[i].heard_msec < 2000 && !c->peer[i].disk_low && ctl_peer_clock_good(c, &c->peer[i]))
 			to = c->peer[i].id;
 	if (!to)
 		return;

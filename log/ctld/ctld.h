@@ -96,7 +96,7 @@ struct ctl_verdicts {
 struct ctl_peer {
 	uint64_t id;
 	char name[64];
-	int64_t offset_usec; /* its wall clock minus ours when last heard */
+	int64_t ahead_usec; /* its wall clock minus our monotonic one when last heard */
 	int64_t heard_msec;
 	uint32_t level;
 	uint64_t pos;
@@ -189,6 +189,7 @@ struct ctl {
 	int64_t clock_sent_msec;
 	int64_t clock_base_usec, clock_mono_usec; /* stamped time = base + (mono - clock_mono) */
 	bool clock_bad;
+	_Atomic int64_t clock_off_usec; /* from our wall clock to the controllers' median; 0 while that is unknown */
 	bool disk_low;
 	int64_t disk_checked_msec;
 
@@ -242,6 +243,10 @@ int64_t ctl_stamp(struct ctl *c); /* the time for the next entry */
 void ctl_clock_housekeeping(struct ctl *c);
 void ctl_clock_heard(struct ctl *c, uint64_t from, struct mu_view bytes);
 struct ctl_peer *ctl_peer_of(struct ctl *c, uint64_t id);
+/* From WALL_USEC, our clock, to the peer's. */
+int64_t ctl_peer_offset_usec(const struct ctl_peer *p, int64_t wall_usec);
+/* False for a peer whose clock is further from the median than a leader's may be. */
+bool ctl_peer_clock_good(const struct ctl *c, const struct ctl_peer *p);
 
 /* ---- poll.c ---- */
 void ctl_poll_add(struct ctl *c, struct ctl_req *req); /* takes REQ */

@@ -25,7 +25,7 @@ static Mu__ControllerState *state_of(struct ctl *c, struct ctl_req *req, const s
 	s->term = c->term;
 	s->pos = p ? p->pos : sch_pos(c->st);
 	s->level = p ? p->level : MU_LEVEL;
-	s->clock_offset_usec = p ? p->offset_usec : 0;
+	s->clock_offset_usec = p ? ctl_peer_offset_usec(p, ctl_wall_usec(c)) : 0;
 	s->version = MU_VERSION;
 	s->role = !up ? "down" : m->id == c->leader ? "leader" : m->voter ? "follower" : "spare";
 	return s;
