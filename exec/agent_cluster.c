@@ -57,6 +57,8 @@ static void ask_register(struct agent *a)
 	row.addr = a->conf->addr && a->conf->addr[0] ? a->conf->addr : a->node;
 	row.port = a->conf->port;
 	node.inventory = &row;
+	node.has_seen_pos = a->seen_pos != 0;
+	node.seen_pos = a->seen_pos;
 	node.held = mu_arena_alloc(&arena, (a->attempt_count + 1) * sizeof *node.held);
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
 		if (t->phase == EXE_ENDED)
@@ -124,6 +126,7 @@ static void take_orders(struct agent *a, const Mu__OrderSet *set)
 		a->looked = true;
 		return;
 	}
+	a->seen_pos = set->pos;
 	size_t len = set->config_hash.len;
 	if (len && len <= sizeof a->config_hash &&
 	    (len != a->config_hash_len || memcmp(a->config_hash, set->config_hash.data, len) != 0)) {

@@ -171,6 +171,11 @@ int sch__evolve_node_registered(struct sch_ev *ev)
 			return mu_fail(&ev->err, MU_EINVAL,
 				       "Node %s sent a gres entry without a name or beyond any bound",
 				       said->name);
+	/* Delivered late, it would speak for a boot that is over and give away what runs now. */
+	if (r->has_seen_pos && r->seen_pos < n->row->registered_pos)
+		return mu_fail(&ev->err, MU_ESTALE,
+			       "Node %s registers by what it saw at position %llu, before its last registration",
+			       said->name, (unsigned long long)r->seen_pos);
 	const ProtobufCBinaryData *boot = &n->row->boot_id;
 	bool rebooted = boot->len && (boot->len != said->boot_id.len ||
 				      memcmp(boot->data, said->boot_id.data, boot->len) != 0);
@@ -179,6 +184,8 @@ int sch__evolve_node_registered(struct sch_ev *ev)
 	else
 		release_lost(ev, n, r);
 	copy_words(n, said);
+	n->row->has_registered_pos = 1;
+	n->row->registered_pos = ev->at->pos;
 	uint32_t cpus = n->row->cpus;
 	sch__node_unclass(ev->st, n);
 	sch__inventory_set(n, said);

@@ -130,6 +130,7 @@ Mu__NodeRow *sch__node_row(const struct sch_node *n, struct mu_arena *arena)
 	SCH_SET(row, alloc_cpus, n->room.cpus);
 	SCH_SET(row, alloc_mem_mib, n->room.mem_mib);
 	SCH_SET(row, exclusive, n->room.exclusive);
+	SCH_SET(row, registered_pos, row->registered_pos);
 	SCH_SET(row, load_centi, row->load_centi);
 	SCH_SET(row, free_mem_mib, row->free_mem_mib);
 	SCH_SET(row, last_busy_usec, row->last_busy_usec);

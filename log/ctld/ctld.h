@@ -70,6 +70,7 @@ struct ctl_req {
 	struct sch_verdict verdict;
 	uint64_t pos;
 	bool maybe_in_log;        /* proposed at least once: a give-up answer is "unknown" */
+	bool flying;              /* its id is in ctl.flying */
 };
 
 /* One part of an entry being gathered. */
@@ -174,6 +175,7 @@ struct ctl {
 	struct mu_arena scratch;
 
 	struct ctl_req *waiting, **waiting_tail; /* no leader, or to be tried again */
+	struct mu_map flying;                    /* request id -> the request whose events are proposed and not settled */
 	_Atomic unsigned requests;               /* all ctl_req alive */
 
 	int64_t polls_swept_msec;
@@ -225,6 +227,7 @@ void ctl_req_answer(struct ctl *c, struct ctl_req *req, const Mu__Reply *reply);
 void ctl_req_fail(struct ctl *c, struct ctl_req *req, int code, const char *text); /* the same with a refusal */
 void ctl_req_dispatch(struct ctl *c, struct ctl_req *req); /* core thread: takes REQ */
 void ctl_req_retry_waiting(struct ctl *c);
+void ctl_req_landed(struct ctl *c, struct ctl_req *req); /* all its events are settled: a copy of it may go on */
 void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
 
 /* ---- propose.c ---- */

@@ -212,7 +212,7 @@ static bool must_register(const Mu__NodeRow *row, const Mu__PollAsk *ask)
 	return row->base_state == NODE_UNKNOWN || (row->flags & NODE_FLAG_NO_RESPOND);
 }
 
-/* With the orders as they are: a node that returns ends what is not in them before it registers. */
+/* With the orders as they are: a node that returns ends what is not in them before it registers, and says which it had seen. */
 static void answer_register(struct ctl *c, struct ctl_req *req, const char *node)
 {
 	struct mu_arena arena = {0};

@@ -108,6 +108,7 @@ static void part_settled(struct ctl *c, struct ctl_req *req, int code, const str
 		req->pos = pos;
 	if (--req->parts_left)
 		return;
+	ctl_req_landed(c, req);
 	if (!req->code) {
 		answer_committed(c, req);
 		return;

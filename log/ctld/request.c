@@ -240,8 +240,45 @@ static int take_blob(struct ctl *c, struct ctl_req *req, Mu__SubmitAsk *ask, pro
 }
 
 /* ---- events of a request ---- */
+enum { ID_BYTES = 24 };
+
+static bool id_of(const struct ctl_req *req, uint8_t id[ID_BYTES])
+{
+	const Mu__RequestId *r = req->request->id;
+
+	if (!r || r->nonce.len != 16)
+		return false;
+	mu_put_be64(id, (uint64_t)r->birth_usec);
+	memcpy(id + 8, r->nonce.data, 16);
+	return true;
+}
+
+/* A client that asked again while its first request is on the way: admission must not judge the copy by a State that does not know
+ * what the first will do. */
+static bool copy_is_flying(const struct ctl *c, const struct ctl_req *req)
+{
+	uint8_t id[ID_BYTES];
+
+	return id_of(req, id) && mu_map_get(&c->flying, id, sizeof id);
+}
+
+void ctl_req_landed(struct ctl *c, struct ctl_req *req)
+{
+	uint8_t id[ID_BYTES];
+
+	if (req->flying && id_of(req, id))
+		mu_map_del(&c->flying, id, sizeof id);
+	req->flying = false;
+}
+
 static void propose_or_wait(struct ctl *c, struct ctl_req *req, const Mu__Event *event)
 {
+	uint8_t id[ID_BYTES];
+
+	if (!req->flying && id_of(req, id)) {
+		mu_map_put(&c->flying, id, sizeof id, req);
+		req->flying = true;
+	}
 	req->parts_left++;
 	ctl_propose_event(c, event, req);
 }
@@ -492,7 +529,7 @@ void ctl_req_dispatch(struct ctl *c, struct ctl_req *req)
 	if (c->role == LOG_LEADER) {
 		if (c->suspect)
 			ctl_req_fail(c, req, MU_ECORRUPT, "Controllers disagree about the State and no majority agrees; requests are refused.");
-		else if (c->leader_ready && c->in_flight < CTL_IN_FLIGHT)
+		else if (c->leader_ready && c->in_flight < CTL_IN_FLIGHT && !copy_is_flying(c, req))
 			lead(c, req);
 		else
 			wait_for_leader(c, req);

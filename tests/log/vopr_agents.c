@@ -93,6 +93,7 @@ static void add_register(struct vopr *v, struct agent *a, int64_t now_usec)
 	}
 	r.held = list;
 	r.inventory = &n;
+	SET(&r, seen_pos, a->seen_pos);
 	e.author = author(a, &who);
 	e.kind_case = MU__EVENT__KIND_NODE_REGISTERED;
 	e.node_registered = &r;
