@@ -373,6 +373,10 @@ int cli_sbatch(struct cli *c, int argc, char **argv)
 		cli_spec_dump(c, &args);
 	if (cli_check_clusters(c, &args, &err) || cli_spec_make(&args, &c->arena, &spec, &err))
 		return fail(c, &err);
+	if (spec.nice < 0 && getuid() != 0) {
+		cli_error(c, "Nice value must be non-negative, value ignored");
+		spec.nice = 0;
+	}
 	if (add_surroundings(c, &args, &script, argc, argv, &spec, &err)) {
 		refused(c, &spec, err.code, err.text, false);
 		return 1;

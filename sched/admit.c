@@ -50,7 +50,9 @@ static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_e
 		return mu_fail(err, MU_EINVAL, "A submission without a job");
 	if (c->max_job_count && st->jobs.count >= c->max_job_count)
 		return sch__refuse(err, MU_EMAXJOBS);
-	int rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
+	int rc = sch__rights(e->submitted->spec, e->author, err);
+	if (!rc)
+		rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
 	mu_arena_free(&arena);
 	return rc;
 }

@@ -315,6 +315,7 @@ int sch__evolve_partition_update(struct sch_ev *ev)
 		merged.n_node = 0;
 	}
 	sch__merge(&merged.base, &u->conf->base);
+	merged.has_max_nodes = merged.has_max_nodes && merged.max_nodes != UINT32_MAX; /* unlimited again */
 	int rc = expand(st, &merged, ev->arena, &ev->err);
 	for (size_t i = 0; i < merged.n_node && !rc; i++)
 		if (!sch__node(st, merged.node[i]))

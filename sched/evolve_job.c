@@ -84,7 +84,8 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 	if (st->cluster->next_job_id == UINT32_MAX ||
 	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
 		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
-	return sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
+	int rc = sch__rights(s->spec, ev->author, &ev->err);
+	return rc ? rc : sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
 }
 
 int sch__evolve_submitted(struct sch_ev *ev)

@@ -226,10 +226,15 @@ static int gres_known(const struct sch_state *st, const Mu__JobSpec *s, struct m
 	return 0;
 }
 
+int sch__rights(const Mu__JobSpec *spec, const Mu__Author *author, struct mu_err *err)
+{
+	return spec->nice < 0 && !author->operator_ ? sch__refuse(err, MU_EPERM) : 0;
+}
+
 /* ---- size against limits and nodes ---- */
 
-static int part_limits(const struct sch_part *p, const Mu__JobSpec *spec, const struct sch_want *w,
-		       const Mu__Author *author)
+int sch__part_limits(const struct sch_part *p, const Mu__JobSpec *spec, const struct sch_want *w,
+		     const Mu__Author *author)
 {
 	const Mu__PartitionConf *c = p->row->conf;
 	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = sch__part_limit(p, spec);
@@ -243,8 +248,8 @@ static int part_limits(const struct sch_part *p, const Mu__JobSpec *spec, const 
 	return 0;
 }
 
-static int part_size(const struct sch_state *st, const struct sch_part *p, const struct sch_shape *shape,
-		     struct mu_arena *arena, struct mu_err *err)
+int sch__part_size(const struct sch_state *st, const struct sch_part *p, const struct sch_shape *shape,
+		   struct mu_arena *arena, struct mu_err *err)
 {
 	struct sch_need need;
 	struct mu_bits nodes = {0}, required = {0};
@@ -312,9 +317,9 @@ static int judge(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 		const struct sch_part *p = w->part[i];
 		int rc = part_open(p, author, spec->account, w->qos);
 		if (!rc && st->config.enforce != SCH_ENFORCE_NO)
-			rc = part_limits(p, spec, w, author);
+			rc = sch__part_limits(p, spec, w, author);
 		if (!rc)
-			rc = part_size(st, p, &shape, arena, &why);
+			rc = sch__part_size(st, p, &shape, arena, &why);
 		if (rc == MU_ENODECOUNT && st->config.enforce == SCH_ENFORCE_NO)
 			rc = 0;
 		if (rc && !first)

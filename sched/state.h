@@ -434,6 +434,13 @@ struct sch_want {
 };
 int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
 		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err);
+/* The code of what in P's limits, or in its nodes, the job can never meet; 0 when it fits. */
+int sch__part_limits(const struct sch_part *p, const Mu__JobSpec *spec, const struct sch_want *w,
+		     const Mu__Author *author);
+int sch__part_size(const struct sch_state *st, const struct sch_part *p, const struct sch_shape *shape,
+		   struct mu_arena *arena, struct mu_err *err);
+/* Refuses what a submission may not ask of AUTHOR's job. */
+int sch__rights(const Mu__JobSpec *spec, const Mu__Author *author, struct mu_err *err);
 /* A shape of ARENA's memory, for one question. */
 void sch__shape_in(struct mu_arena *arena, const Mu__JobSpec *spec, const struct sch_want *w,
 		   struct sch_shape *ret);

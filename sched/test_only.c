@@ -49,8 +49,16 @@ int sch_test_only(const struct sch_state *st, const Mu__Event *event, struct mu_
 	sch__shape_in(arena, spec, &want, &shape);
 	struct sch_pick *pick = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(*pick));
 	const char **names = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(*names));
+	int why = 0; /* what keeps the job out of a partition for good, where it waits for nothing else */
 	for (uint32_t i = 0; i < want.part_count; i++) {
 		struct answer a = {0};
+		rc = sch__part_limits(want.part[i], spec, &want, event->author);
+		if (!rc)
+			rc = sch__part_size(st, want.part[i], &shape, arena, NULL);
+		if (rc) {
+			why = why ? why : rc;
+			continue;
+		}
 		ask_part(st, &shape, want.part[i], arena, pick, &a);
 		if (!a.count || (best.count && a.start_usec >= best.start_usec))
 			continue;
@@ -59,7 +67,7 @@ int sch_test_only(const struct sch_state *st, const Mu__Event *event, struct mu_
 			names[k] = pick[k].node->row->name;
 	}
 	if (!best.count)
-		return sch__refuse(err, MU_ENODEUNAVAIL);
+		return sch__refuse(err, why ? why : MU_ENODEUNAVAIL);
 	struct mu_buf buf = {0};
 	mu_hostlist_fold_sorted(names, best.count, &buf);
 	ret->nodes = mu_arena_strdup(arena, (const char *)buf.data);

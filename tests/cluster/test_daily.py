@@ -1,5 +1,5 @@
 """What users and administrators do every day, seen from the prompt."""
-from harness import USER, equal, test
+from harness import USER, check, equal, test
 
 
 @test(build="plain")
@@ -49,3 +49,26 @@ def test_sacct_order(t):
     c.wait_ended(*jobs)
     lines = c.run("sacct", "-n", "-P", "-X", "-o", "JobID", user=USER).ok().out.split()
     equal(lines, [str(j) for j in jobs], "sacct's order")
+
+
+@test(build="plain")
+def test_limits(t):
+    """An ordinary user against a partition's limits, and an administrator who changes them."""
+    c = t.cluster(controllers=1, nodes=2)
+    c.run("scontrol", "update", "partition=debug", "MaxTime=10", "MaxNodes=1").ok()
+    c.run("sbatch", "--test-only", "-t20", "--wrap", "true", user=USER).refused("allocation failure: Requested time limit is invalid")
+    c.run("sbatch", "--test-only", "-N2", "--wrap", "true", user=USER).refused("allocation failure: Node count specification invalid")
+    long = c.sbatch("-t20", "--wrap", "true", user=USER)
+    wide = c.sbatch("-N2", "--wrap", "true", user=USER)
+    reasons = c.run("squeue", "-h", "-o", "%i %r").ok().out.split("\n")[:-1]
+    equal(sorted(reasons), ["%d PartitionTimeLimit" % long, "%d PartitionNodeLimit" % wide], "reasons")
+    c.run("scontrol", "update", "part=debug", "MaxTime=INFINITE", "MaxNodes=INFINITE", "Nodes=ALL").ok()
+    check("MaxNodes=UNLIMITED" in c.run("scontrol", "show", "partition").ok().out, "MaxNodes is not unlimited again")
+    c.wait_ended(long, wide)
+    c.run("scontrol", "update", "node=ALL", "state=drain", "reason=all of them").ok()
+    equal(c.run("sinfo", "-h", "-o", "%N %T").ok().out, "n[1-2] drained\n", "sinfo of drained nodes")
+    done = c.run("sbatch", "-H", "--nice=-5", "--begin=now+1hour", "--parsable", "--wrap", "true", user=USER).ok()
+    equal(done.err, "sbatch: error: Nice value must be non-negative, value ignored\n", "a negative nice value")
+    job = done.out.strip()
+    c.run("scontrol", "update", "job=" + job, "StartTime=now").ok()
+    equal(c.run("squeue", "-h", "-j", job, "-o", "%S %y").ok().out, "N/A 0\n", "start and nice of a job that may start at once")
