@@ -579,7 +579,7 @@ GET(sched_nodes)
 GET(start_time)
 {
 	const Mu__JobRow *j = c->job;
-	int64_t begin = SPEC->begin_usec > c->now_usec ? SPEC->begin_usec : 0;
+	int64_t begin = j->eligible_usec > c->now_usec ? j->eligible_usec : 0;
 
 	put_date(out,
 		 j->state != JOB_PENDING ? j->start_usec

@@ -114,10 +114,10 @@ static void job_times(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 	struct mu_arena *a = &sc->cli->arena;
 	struct mu_buf *o = &r->out;
 	bool waits = j->state == JOB_PENDING;
-	int64_t start = !waits				    ? j->start_usec
-			: j->plan_start_usec		    ? j->plan_start_usec
-			: s->begin_usec > sc->cli->now_usec ? s->begin_usec
-							    : 0;
+	int64_t start = !waits				       ? j->start_usec
+			: j->plan_start_usec		       ? j->plan_start_usec
+			: j->eligible_usec > sc->cli->now_usec ? j->eligible_usec
+							       : 0;
 	int64_t end = j->end_usec;
 
 	if (!end && start && j->time_limit_sec > 0)

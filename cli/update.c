@@ -33,6 +33,14 @@ static int split(struct scontrol *s, char **words, size_t count, struct pair *pa
 	return 0;
 }
 
+/* Does KEY name NAME? Its first letters will do, at least LEAST of them. */
+static bool is_key(const char *key, const char *name, size_t least)
+{
+	size_t len = strlen(key);
+
+	return len >= least && strncasecmp(key, name, len) == 0;
+}
+
 static int send(struct scontrol *s, Mu__Event *event, const char *what)
 {
 	Mu__Request request = MU__REQUEST__INIT;
@@ -217,7 +225,7 @@ static int update_jobs(struct scontrol *s, const struct pair *pairs, size_t coun
 	for (size_t i = 0; i < count; i++) {
 		char *word = (char *)pairs[i].value;
 
-		if (strcasecmp(pairs[i].key, "JobId") == 0 && word) {
+		if (is_key(pairs[i].key, "JobId", 3) && word) {
 			if (scontrol_ids(s, &word, 1, &id, &ids, &err)) {
 				fprintf(stderr, "%s\n", err.text);
 				return 1;
@@ -258,6 +266,25 @@ failed:
 
 /* ---- nodes ---- */
 
+static int all_nodes(struct scontrol *s, char ***ret_names, size_t *ret_count, struct mu_err *err)
+{
+	Mu__Query query = MU__QUERY__INIT;
+	void **rows;
+	size_t count;
+	int rc;
+
+	query.has_what = 1;
+	query.what = MU__WHAT__WHAT_NODES;
+	rc = cli_query_all(s->cli, &query, &mu__node_row__descriptor, &rows, &count, err);
+	if (rc)
+		return rc;
+	*ret_names = mu_arena_alloc(&s->cli->arena, (count + 1) * sizeof **ret_names);
+	for (size_t i = 0; i < count; i++)
+		(*ret_names)[i] = ((Mu__NodeRow *)rows[i])->name;
+	*ret_count = count;
+	return 0;
+}
+
 static int update_nodes(struct scontrol *s, const struct pair *pairs, size_t count)
 {
 	struct mu_arena *a = &s->cli->arena;
@@ -274,8 +301,10 @@ static int update_nodes(struct scontrol *s, const struct pair *pairs, size_t cou
 			u.has_fenced = u.fenced = 1;
 		} else if (!p->value) {
 			goto invalid;
-		} else if (strcasecmp(p->key, "NodeName") == 0) {
-			if (mu_hostlist_expand(p->value, 65536, a, &u.node, &names, &err))
+		} else if (is_key(p->key, "NodeName", 3)) {
+			if (strcasecmp(p->value, "ALL") == 0
+				? all_nodes(s, &u.node, &names, &err)
+				: mu_hostlist_expand(p->value, 65536, a, &u.node, &names, &err))
 				goto bad_name;
 			u.n_node = names;
 		} else if (strcasecmp(p->key, "State") == 0) {
@@ -350,7 +379,8 @@ static int set_partition_key(struct scontrol *s, const struct pair *p, Mu__Parti
 		*(max ? &c->has_max_time_sec : &c->has_default_time_sec) = 1;
 	} else if (strcasecmp(k, "Nodes") == 0) {
 		c->nodes = (char *)v;
-		rc = mu_hostlist_expand(v, 65536, a, &c->node, &c->n_node, err);
+		if (strcasecmp(v, "ALL") != 0) /* which nodes those are, the controllers know */
+			rc = mu_hostlist_expand(v, 65536, a, &c->node, &c->n_node, err);
 	} else if (strcasecmp(k, "Default") == 0) {
 		rc = yes_or_no(p, &c->has_is_default, &c->is_default, err);
 	} else if (strcasecmp(k, "Hidden") == 0) {
@@ -359,7 +389,8 @@ static int set_partition_key(struct scontrol *s, const struct pair *p, Mu__Parti
 		rc = yes_or_no(p, &c->has_root_only, &c->root_only, err);
 	} else if (strcasecmp(k, "DisableRootJobs") == 0) {
 		rc = yes_or_no(p, &c->has_disable_root_jobs, &c->disable_root_jobs, err);
-	} else if (strcasecmp(k, "MaxNodes") == 0 && strcasecmp(v, "UNLIMITED") == 0) {
+	} else if (strcasecmp(k, "MaxNodes") == 0 &&
+		   (strcasecmp(v, "UNLIMITED") == 0 || strcasecmp(v, "INFINITE") == 0)) {
 		c->has_max_nodes = 1;
 		c->max_nodes = UINT32_MAX;
 	} else if (strcasecmp(k, "AllowGroups") == 0) {
@@ -408,7 +439,7 @@ static int change_partition(struct scontrol *s, const struct pair *pairs, size_t
 	struct mu_err err = {0};
 
 	for (size_t i = 0; i < count; i++) {
-		if (strcasecmp(pairs[i].key, "PartitionName") == 0) {
+		if (is_key(pairs[i].key, "PartitionName", 3)) {
 			conf.name = (char *)pairs[i].value;
 		} else if (set_partition_key(s, &pairs[i], &conf, &err)) {
 			char *rest = err.text, *text;
@@ -458,11 +489,11 @@ int scontrol_update(struct scontrol *s, char **words, size_t count)
 		return 1;
 	}
 	for (size_t i = 0; i < count; i++) {
-		if (strcasecmp(pairs[i].key, "JobId") == 0 && pairs[i].value)
+		if (is_key(pairs[i].key, "JobId", 3) && pairs[i].value)
 			return update_jobs(s, pairs, count);
-		if (strcasecmp(pairs[i].key, "NodeName") == 0 && pairs[i].value)
+		if (is_key(pairs[i].key, "NodeName", 3) && pairs[i].value)
 			return update_nodes(s, pairs, count);
-		if (strcasecmp(pairs[i].key, "PartitionName") == 0 && pairs[i].value)
+		if (is_key(pairs[i].key, "PartitionName", 3) && pairs[i].value)
 			return change_partition(s, pairs, count, false);
 	}
 	return refuse(s, "update");
@@ -482,7 +513,7 @@ int scontrol_create(struct scontrol *s, char **words, size_t count)
 		return 1;
 	}
 	for (size_t i = 0; i < count; i++) {
-		if (strcasecmp(pairs[i].key, "PartitionName") == 0 && pairs[i].value)
+		if (is_key(pairs[i].key, "PartitionName", 3) && pairs[i].value)
 			return change_partition(s, pairs, count, true);
 	}
 	cli_error(s->cli, "create knows PartitionName= only; nodes come from the configuration file, "
