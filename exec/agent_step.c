@@ -303,6 +303,8 @@ static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct
 	o->has_streamed = o->has_cpus_count = o->has_mem_mib = o->has_overlap = o->has_gres_counted = 1;
 	o->streamed = true;
 	o->cpus_count = p->cpus;
+	o->has_cpus_per_task = ask->has_cpus_per_task;
+	o->cpus_per_task = ask->cpus_per_task;
 	o->mem_mib = p->mem_mib;
 	o->overlap = p->overlap;
 	o->gres_counted = ask->n_gres > 0;

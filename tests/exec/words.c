@@ -179,11 +179,13 @@ static void environments(void)
 	step.n_task = 2;
 	spec.has_cpus_per_task = 1;
 	spec.cpus_per_task = 2;
+	step.has_cpus_per_task = 1;
+	step.cpus_per_task = 3;
 	exe_env_build(&o, &words, &step, (struct mu_view){0}, &arena, &env, &n);
 	const char *const more[][2] = {{"SLURM_STEP_ID", "4"},	     {"SLURM_STEPID", "4"},
 				       {"SLURM_NTASKS", "2"},	     {"SLURM_GTIDS", "0,1"},
 				       {"SLURM_JOB_ID", "77"},	     {"ENVIRONMENT", "(unset)"},
-				       {"SLURM_CPUS_PER_TASK", "2"}, {"TMPDIR", "/tmp"}};
+				       {"SLURM_CPUS_PER_TASK", "3"}, {"TMPDIR", "/tmp"}};
 	for (size_t i = 0; i < sizeof more / sizeof *more; i++)
 		CHECK(strcmp(value(env, n, more[i][0]), more[i][1]) == 0, "step: %s is %s", more[i][0],
 		      value(env, n, more[i][0]));
