@@ -148,15 +148,20 @@ static size_t kinds(const struct sch_state *st, const struct sch_need *need, con
 	return n;
 }
 
-/* Why not even an empty cluster would do: the first demand without which it would. */
+/* Why not even an empty cluster would do: the first demand without which it would. Nodes that would serve as
+ * they are were excluded by name. */
 static int blame(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p)
 {
 	struct sch_need easy = *need;
+	int rc = MU_ENODECONFIG;
 	easy.mem_kind = SCH_MEM_NONE;
-	for (uint32_t r = mu_bits_next(&p->nodes, 0); r != UINT32_MAX; r = mu_bits_next(&p->nodes, r + 1))
+	for (uint32_t r = mu_bits_next(&p->nodes, 0); r != UINT32_MAX; r = mu_bits_next(&p->nodes, r + 1)) {
+		if (sch__node_serves(need, st->by_rank[r]))
+			return MU_ENODECONFIG;
 		if (sch__node_serves(&easy, st->by_rank[r]))
-			return MU_EMEMORY;
-	return MU_ENODECONFIG;
+			rc = MU_EMEMORY;
+	}
+	return rc;
 }
 
 int sch__feasible(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
