@@ -236,7 +236,7 @@ def test_many_waiting(t):
         return sorted(took)[len(took) // 2]
     first = cost()
     before = {n: rss_mib(local.child_of(c.c, n)) for n in c.controllers()}
-    done = c.run("muster", "bench", "submit", "--jobs", count, "--hold", timeout=300)
+    done = c.run("muster", "bench", "submit", "-c", 16, "-n", count, timeout=300)
     if done.code != 0:
         t.say("muster bench submit says %r; one process a job instead", done.err.strip()[:100])
         for _ in range(count // 4):
