@@ -12,6 +12,7 @@
 #include "log/auth.h"
 #include "proto/base/hash.h"
 #include "proto/conf.h"
+#include "proto/conf_fold.h"
 
 enum { MEMBER_MSEC = 120000, SHOWN_HASH = 64, DIGEST_MSEC = 3000, DIGEST_ROUNDS = 20 };
 
@@ -342,8 +343,8 @@ static int config_diff(struct cli *c, const Mu__ConfigRow *held)
 	    cli_read_file(path, 64 << 20, &c->arena, &text, &len, &err) ||
 	    mu_conf_parse(path, text, read_companion, no_note, (void *)path, &c->arena, &mine, &err))
 		return say(c, &err);
-	a = sorted_lines(c, held->config, &na);
-	b = sorted_lines(c, mine, &nb);
+	a = sorted_lines(c, mu_conf_fold(held->config, &c->arena), &na);
+	b = sorted_lines(c, mu_conf_fold(mine, &c->arena), &nb);
 	while (i < na || k < nb) {
 		int d = i == na ? 1 : k == nb ? -1 : strcmp(a[i], b[k]);
 

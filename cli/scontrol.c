@@ -11,6 +11,7 @@
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "proto/conf.h"
+#include "proto/conf_fold.h"
 #include "proto/states.h"
 #include "proto/version.h"
 
@@ -326,7 +327,7 @@ int scontrol_reconfigure(struct scontrol *s)
 		cli_error(s->cli, "%s", err.text);
 		return 1;
 	}
-	ask.config = config;
+	ask.config = mu_conf_fold(config, &s->cli->arena);
 	ask.source = (char *)files.path;
 	request.ask_case = MU__REQUEST__ASK_RECONFIGURE;
 	request.reconfigure = &ask;

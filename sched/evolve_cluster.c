@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "proto/conf_fold.h"
 #include "proto/hostlist.h"
 #include "proto/version.h"
 
@@ -136,7 +137,7 @@ static void set_nodes(struct sch_state *st, const Mu__Config *c)
 		sch__node_silence_index(st, st->node[i]);
 }
 
-/* Partition nodes as names: given expanded, or as text ("ALL", a host list). */
+/* A partition's nodes as names: given expanded, or as text ("ALL", a host list). */
 static int expand(const struct sch_state *st, Mu__PartitionConf *conf, struct mu_arena *arena,
 		  struct mu_err *err)
 {
@@ -184,13 +185,14 @@ static void drop_part(struct sch_state *st, struct sch_part *p)
 	sch__gone(st, &p->rec);
 }
 
-static void apply_config(struct sch_ev *ev, Mu__Config *c)
+/* KEPT is what came, which the row keeps; C is the same with every node spelt out. */
+static void apply_config(struct sch_ev *ev, Mu__Config *kept_config, Mu__Config *c)
 {
 	struct sch_state *st = ev->st;
 	struct mu_map kept = {0};
 	mu__config_row__free_unpacked(st->config.row, NULL);
 	Mu__ConfigRow row = MU__CONFIG_ROW__INIT;
-	row.config = c;
+	row.config = kept_config;
 	SCH_SET(&row, since_pos, ev->at->pos);
 	SCH_SET(&row, since_usec, ev->now);
 	row.author = ev->author->user;
@@ -204,10 +206,8 @@ static void apply_config(struct sch_ev *ev, Mu__Config *c)
 		if (!mu_map_get_str(&kept, st->part[i]->row->conf->name))
 			drop_part(st, st->part[i]);
 	mu_map_clear(&kept);
-	for (size_t i = 0; i < c->n_partition; i++) {
-		expand(st, c->partition[i], ev->arena, NULL);
+	for (size_t i = 0; i < c->n_partition; i++)
 		set_part(st, c->partition[i], (uint32_t)i);
-	}
 	sch__parts_order(st);
 	sch__rank_all(st);
 	if (st->cluster->next_job_id < c->first_job_id)
@@ -263,7 +263,10 @@ int sch__evolve_founded(struct sch_ev *ev)
 	if (!f->config || !f->cluster_id.len || f->cluster_id.len > 64 || !f->level)
 		return mu_fail(&ev->err, MU_EINVAL,
 			       "A founding needs an identity, a level and a configuration");
-	int rc = check_config(ev->st, f->config, &ev->err);
+	Mu__Config *full = NULL;
+	int rc = mu_conf_expand(f->config, SCH_NODES_MAX, ev->arena, &full, &ev->err);
+	if (!rc)
+		rc = check_config(ev->st, full, &ev->err);
 	if (rc)
 		return rc;
 	sch__replace(&c->name, f->name ? f->name : f->config->cluster_name);
@@ -271,7 +274,7 @@ int sch__evolve_founded(struct sch_ev *ev)
 	set_bytes(&c->public_key, &c->has_public_key, &f->public_key);
 	c->level = f->level;
 	c->next_job_id = f->config->first_job_id ? f->config->first_job_id : 1;
-	apply_config(ev, f->config);
+	apply_config(ev, f->config, full);
 	return 0;
 }
 
@@ -282,10 +285,13 @@ int sch__evolve_config_set(struct sch_ev *ev)
 		return sch__refuse(&ev->err, MU_EPERM);
 	if (!c)
 		return mu_fail(&ev->err, MU_EINVAL, "No configuration was sent");
-	int rc = check_config(ev->st, c, &ev->err);
+	Mu__Config *full = NULL;
+	int rc = mu_conf_expand(c, SCH_NODES_MAX, ev->arena, &full, &ev->err);
+	if (!rc)
+		rc = check_config(ev->st, full, &ev->err);
 	if (rc)
 		return rc;
-	apply_config(ev, c);
+	apply_config(ev, c, full);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "log/ctld/nodekeys.h"
 #include "log/diag.h"
+#include "proto/conf_fold.h"
 #include "proto/pb.h"
 #include "proto/version.h"
 
@@ -92,6 +93,7 @@ static void found(struct ctl *c)
 	Mu__Author author = MU__AUTHOR__INIT;
 	Mu__Event event = MU__EVENT__INIT;
 	Mu__Founded founded = MU__FOUNDED__INIT;
+	struct mu_err err = {0};
 	uint8_t id[16];
 	struct mu_hash h;
 
@@ -109,7 +111,10 @@ static void found(struct ctl *c)
 	founded.has_public_key = 1;
 	founded.public_key.data = c->keys.cluster_public;
 	founded.public_key.len = 32;
-	founded.config = c->conf;
+	mu_arena_reset(&c->scratch);
+	founded.config = mu_conf_fold(c->conf, &c->scratch);
+	if (ctl_conf_fits(founded.config, &err))
+		diag_fatal("The cluster cannot be founded with %s: %s", c->opt.conf_path, err.text);
 	founded.has_level = 1;
 	founded.level = MU_LEVEL;
 	ctl_propose_event(c, &event, NULL);

@@ -29,6 +29,7 @@ enum {
 	CTL_BATCH_EVENTS = 256,              /* events in one entry: 256 x 700 B stays under an entry's 256 KiB */
 	CTL_BATCH_BYTES = 200 * 1024,        /* leaves room for one blob of 48 KiB in an entry of 256 KiB */
 	CTL_BLOB_INLINE = 48 * 1024,         /* a larger blob rides in entries of its own before its event */
+	CTL_CONF_MAX = 240 * 1024,           /* a configuration, folded; the founding and its author fit beside it */
 	CTL_BLOB_MAX = 16 * 1024 * 1024,     /* scripts and environments above are refused */
 	CTL_PROJECT_MAX = 64 * 1024 * 1024,  /* bytes waiting for the projector before requests are refused as busy */
 	CTL_IN_FLIGHT = 8,                   /* entries proposed and not yet committed */
@@ -225,6 +226,7 @@ struct ctl_req *ctl_req_new(void);
 void ctl_req_free(struct ctl *c, struct ctl_req *req);
 void ctl_req_answer(struct ctl *c, struct ctl_req *req, const Mu__Reply *reply); /* answers and frees */
 void ctl_req_fail(struct ctl *c, struct ctl_req *req, int code, const char *text); /* the same with a refusal */
+int ctl_conf_fits(const Mu__Config *config, struct mu_err *err); /* 0, or MU_ELIMIT with the sentence */
 void ctl_req_dispatch(struct ctl *c, struct ctl_req *req); /* core thread: takes REQ */
 void ctl_req_retry_waiting(struct ctl *c);
 void ctl_req_landed(struct ctl *c, struct ctl_req *req); /* all its events are settled: a copy of it may go on */

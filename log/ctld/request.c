@@ -8,6 +8,7 @@
 
 #include "log/diag.h"
 #include "proto/base/hash.h"
+#include "proto/conf_fold.h"
 #include "proto/pb.h"
 
 /* A blob larger than one entry holds is kept as pieces and a list that names them. No script (#!...) and no environment
@@ -419,6 +420,17 @@ static void lead_report(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 	}
 }
 
+int ctl_conf_fits(const Mu__Config *config, struct mu_err *err)
+{
+	size_t bytes = mu__config__get_packed_size(config);
+
+	if (bytes <= CTL_CONF_MAX)
+		return 0;
+	return mu_fail(err, MU_ELIMIT,
+		       "The configuration takes %zu KiB, but an entry of the log holds %d KiB; give nodes that are alike in one NodeName line (NodeName=n[1-1000] ...), so that they are kept as one.",
+		       bytes / 1024, CTL_CONF_MAX / 1024);
+}
+
 static void lead_reconfigure(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 {
 	Mu__ReconfigureAsk *ask = req->request->reconfigure;
@@ -430,10 +442,12 @@ static void lead_reconfigure(struct ctl *c, struct ctl_req *req, Mu__Event *even
 		ctl_req_fail(c, req, MU_EPROTO, "The request has no configuration.");
 		return;
 	}
-	set.config = ask->config;
+	set.config = mu_conf_fold(ask->config, &req->arena); /* an old client sends it at length */
 	event->kind_case = MU__EVENT__KIND_CONFIG_SET;
 	event->config_set = &set;
 	code = sch_admit(c->st, event, &err);
+	if (!code)
+		code = ctl_conf_fits(set.config, &err);
 	if (code) {
 		refuse(c, req, code, &err);
 	} else if (ask->plan_only) {

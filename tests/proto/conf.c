@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "proto/base/arena.h"
+#include "proto/base/buf.h"
 #include "proto/conf.h"
+#include "proto/conf_fold.h"
+#include "proto/pb.h"
 
 #define ROWS(table) (sizeof(table) / sizeof((table)[0]))
 
@@ -393,6 +396,85 @@ Test(conf, wrong)
 		int rc = parse(&w, bare[i].text, &arena, &c, &err);
 		cr_assert_eq(rc == 0, !bare[i].cure, "%s", err.text);
 		cr_assert(!bare[i].cure || strstr(err.text, bare[i].cure), "%s", err.text);
+		mu_arena_free(&arena);
+	}
+}
+
+/* ---- folding ---- */
+
+static size_t packed_size(const Mu__Config *c)
+{
+	return mu__config__get_packed_size(c);
+}
+
+static bool same_config(const Mu__Config *a, const Mu__Config *b)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf x = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf y = {0};
+	mu_pb_pack(&a->base, &x);
+	mu_pb_pack(&b->base, &y);
+	return x.len == y.len && !memcmp(x.data, y.data, x.len);
+}
+
+Test(conf, fold)
+{
+	static const struct {
+		const char *text;
+		size_t nodes, lines; /* spelt out, folded */
+		size_t most;	     /* bytes folded */
+	} rows[] = {
+	    {"NodeName=n[1-10000] CPUs=64 RealMemory=512000 Gres=gpu:a100:8 Feature=ib,ssd\n"
+	     "GresTypes=gpu\nPartitionName=all Nodes=ALL Default=YES\n"
+	     "PartitionName=half Nodes=n[1-5000]\nPartitionName=odd Nodes=n[1-9000],n10000\n",
+	     10000, 1, 20000},
+	    {"NodeName=n[1-4] NodeAddr=10.0.0.[1-4] CPUs=4\nPartitionName=p Nodes=n[2-3]\n", 4, 1, 20000},
+	    {"NodeName=n[1-4] NodeAddr=10.0.0.[7,9,3,1] NodeHostName=one CPUs=4\nPartitionName=p Nodes=ALL\n", 4, 1,
+	     20000},
+	    {"NodeName=n[1-4] NodeHostName=localhost Port=[7001-7004] CPUs=4\nPartitionName=p Nodes=n4,n1\n", 4, 4,
+	     20000},
+	    {"NodeName=a,b,c7,c08 CPUs=1\nNodeName=d CPUs=2\nNodeName=e,f CPUs=1\nPartitionName=p Nodes=f,a\n", 7, 3,
+	     20000},
+	    {"NodeName=r[1-2]c[01-12] CPUs=1\nNodeSet=rack Nodes=r2c[01-12]\nPartitionName=p Nodes=rack,r1c03\n", 24, 1,
+	     20000},
+	    {"NodeName=x CPUs=1\nPartitionName=none Nodes=\"\"\n", 1, 1, 20000},
+	};
+	for (size_t i = 0; i < ROWS(rows); i++) {
+		struct mu_arena arena = {0};
+		struct world w = {0};
+		struct mu_err err = {0};
+		Mu__Config *c, *folded, *twice, *back;
+		char *text = mu_arena_printf(&arena, "ClusterName=c\nSlurmctldHost=h\n%s", rows[i].text);
+		cr_assert(!parse(&w, text, &arena, &c, &err), "row %zu: %s", i, err.text);
+		cr_assert(c->n_node == rows[i].nodes, "row %zu has %zu nodes", i, c->n_node);
+		folded = mu_conf_fold(c, &arena);
+		twice = mu_conf_fold(folded, &arena);
+		cr_assert(folded->n_node == rows[i].lines, "row %zu folds to %zu lines", i, folded->n_node);
+		cr_assert(packed_size(folded) <= rows[i].most, "row %zu: %zu bytes", i, packed_size(folded));
+		cr_assert(same_config(folded, twice), "row %zu folds differently the second time", i);
+		cr_assert(!mu_conf_expand(folded, 10000, &arena, &back, &err), "row %zu: %s", i, err.text);
+		cr_assert(same_config(c, back), "row %zu does not come back", i);
+		cr_assert(!mu_conf_expand(c, 10000, &arena, &back, &err) && same_config(c, back), "row %zu as it is", i);
+		cr_assert(mu_conf_expand(folded, rows[i].nodes - 1, &arena, &back, &err), "row %zu has no bound", i);
+		mu_arena_free(&arena);
+	}
+}
+
+/* What nobody folded: lists that are none, of another length, or without end. */
+Test(conf, expand_refuses)
+{
+	static const struct {
+		const char *name, *addr;
+	} rows[] = {{"n[1-", NULL}, {"n[1-3]", "a[1-2]"}, {"n[1-999999999]", NULL}, {"n[1-2]", "a]"}, {"n[1-60],m[1-60]", NULL}};
+	for (size_t i = 0; i < ROWS(rows); i++) {
+		struct mu_arena arena = {0};
+		struct mu_err err = {0};
+		Mu__NodeConf node = MU__NODE_CONF__INIT, *list[] = {&node};
+		Mu__Config c = MU__CONFIG__INIT, *back;
+		node.name = (char *)rows[i].name;
+		node.addr = (char *)rows[i].addr;
+		c.node = list;
+		c.n_node = 1;
+		cr_assert(mu_conf_expand(&c, 100, &arena, &back, &err) && err.text[0], "row %zu", i);
 		mu_arena_free(&arena);
 	}
 }
