@@ -69,7 +69,9 @@ struct transport {
 	struct transport_stats stats;
 	uv_tcp_t listener;
 	uv_timer_t sweep;
-	unsigned handles; /* listener and sweep still open */
+	uv_prepare_t flush; /* before the loop waits: what one round queued for a peer leaves in few writes */
+	bool unsent;
+	unsigned handles; /* listener, sweep and flush still open */
 	struct conn *conns;
 	struct transport_link *links;
 	uint64_t serial;
@@ -300,8 +302,18 @@ static int conn_send(struct conn *c, uint16_t kind, uint16_t flags, uint64_t cal
 	*c->queue_tail = m;
 	c->queue_tail = &m->next;
 	c->queued += m->len;
-	pump(c);
+	c->t->unsent = true;
 	return 0;
+}
+
+static void flush(uv_prepare_t *prepare)
+{
+	struct transport *t = prepare->data;
+	if (!t->unsent)
+		return;
+	t->unsent = false;
+	for (struct conn *c = t->conns; c; c = c->next)
+		pump(c);
 }
 
 /* ---- reading ---- */
@@ -639,9 +651,11 @@ int transport_open(const struct transport_config *config, struct transport **ret
 	t->config = *config;
 	uv_tcp_init(config->loop, &t->listener);
 	uv_timer_init(config->loop, &t->sweep);
+	uv_prepare_init(config->loop, &t->flush);
 	t->listener.data = t;
 	t->sweep.data = t;
-	t->handles = 2;
+	t->flush.data = t;
+	t->handles = 3;
 	int rv = uv_tcp_bind(&t->listener, (struct sockaddr *)&at, 0);
 	if (!rv)
 		rv = uv_listen((uv_stream_t *)&t->listener, LISTEN_BACKLOG, accept_one);
@@ -650,6 +664,7 @@ int transport_open(const struct transport_config *config, struct transport **ret
 		return mu_fail(err, MU_EIO, "cannot listen on %s for the other controllers: %s",
 			       config->listen, uv_strerror(rv));
 	uv_timer_start(&t->sweep, sweep, SWEEP_MSEC, SWEEP_MSEC);
+	uv_prepare_start(&t->flush, flush);
 	return 0;
 }
 
@@ -668,6 +683,7 @@ void transport_close(struct transport *t, void (*done)(void *arg), void *arg)
 	t->closed_arg = arg;
 	uv_close((uv_handle_t *)&t->listener, handle_closed);
 	uv_close((uv_handle_t *)&t->sweep, handle_closed);
+	uv_close((uv_handle_t *)&t->flush, handle_closed);
 	for (struct conn *c = t->conns; c; c = c->next)
 		drop(c);
 }

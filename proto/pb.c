@@ -77,35 +77,54 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret
 	return NULL;
 }
 
-/* ROOM is what the structures made from the bytes may still take. */
-static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
-			 int depth, size_t *room);
+struct check {
+	size_t room;  /* what the structures made from the bytes may still take */
+	bool unknown; /* a field that the vocabulary does not have was met */
+};
 
-static int check_bytes(const ProtobufCMessageDescriptor *type, uint32_t tag, const uint8_t *p,
-		       const uint8_t *end, int depth, size_t *room)
+static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
+			 int depth, struct check *c);
+
+/* Fields come in the order of their numbers as a rule: *AT, the place of the last one found, is tried first. */
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type, uint32_t tag,
+						unsigned *at)
 {
+	for (unsigned i = *at; i < type->n_fields && i < *at + 3; i++)
+		if (type->fields[i].id == tag) {
+			*at = i;
+			return &type->fields[i];
+		}
 	const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, tag);
-	if (!field)
-		return 1;
-	if (field->type == PROTOBUF_C_TYPE_STRING)
+	if (field)
+		*at = (unsigned)(field - type->fields);
+	return field;
+}
+
+static int check_bytes(const ProtobufCFieldDescriptor *field, const uint8_t *p, const uint8_t *end, int depth,
+		       struct check *c)
+{
+	if (field && field->type == PROTOBUF_C_TYPE_STRING)
 		return is_text(p, end);
-	if (field->type == PROTOBUF_C_TYPE_MESSAGE)
-		return check_message(field->descriptor, p, end, depth + 1, room);
+	if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+		return check_message(field->descriptor, p, end, depth + 1, c);
 	return 1;
 }
 
 static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
-			 int depth, size_t *room)
+			 int depth, struct check *c)
 {
 	size_t need = type->sizeof_message + STRUCT_OVERHEAD;
-	if (depth > MAX_DEPTH || need > *room)
+	unsigned at = 0;
+	if (depth > MAX_DEPTH || need > c->room)
 		return 0;
-	*room -= need;
+	c->room -= need;
 	while (p < end) {
 		uint64_t key, n = 0;
 		p = varint(p, end, &key);
 		if (!p || key > UINT32_MAX)
 			return 0;
+		const ProtobufCFieldDescriptor *field = field_of(type, (uint32_t)(key >> 3), &at);
+		c->unknown = c->unknown || !field;
 		switch (key & 7) {
 		case 0:
 			p = varint(p, end, &n);
@@ -118,8 +137,7 @@ static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *
 			break;
 		case 2:
 			p = varint(p, end, &n);
-			if (!p || n > (uint64_t)(end - p) ||
-			    !check_bytes(type, (uint32_t)(key >> 3), p, p + n, depth, room))
+			if (!p || n > (uint64_t)(end - p) || !check_bytes(field, p, p + n, depth, c))
 				return 0;
 			break;
 		case 5:
@@ -135,14 +153,23 @@ static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *
 	return 1;
 }
 
-ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const void *data, size_t len,
-			       struct mu_arena *arena)
+ProtobufCMessage *mu_pb_unpack_known(const ProtobufCMessageDescriptor *type, const void *data, size_t len,
+				     struct mu_arena *arena, bool *ret_unknown)
 {
 	static const uint8_t nothing[1];
 	const uint8_t *p = data ? data : nothing;
-	size_t room = ROOM_BYTES + (len < SIZE_MAX / ROOM_FACTOR - ROOM_BYTES ? len * ROOM_FACTOR : 0);
-	if ((!data && len) || !check_message(type, p, p + len, 1, &room))
+	struct check c = {.room = ROOM_BYTES +
+				  (len < SIZE_MAX / ROOM_FACTOR - ROOM_BYTES ? len * ROOM_FACTOR : 0)};
+	if ((!data && len) || !check_message(type, p, p + len, 1, &c))
 		return NULL;
 	ProtobufCAllocator allocator = mu_pb_allocator(arena);
+	*ret_unknown = c.unknown;
 	return protobuf_c_message_unpack(type, &allocator, len, p);
+}
+
+ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const void *data, size_t len,
+			       struct mu_arena *arena)
+{
+	bool unknown;
+	return mu_pb_unpack_known(type, data, len, arena, &unknown);
 }

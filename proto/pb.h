@@ -3,6 +3,7 @@
 #define PROTO_PB_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 #include "proto/base/arena.h"
 #include "proto/base/buf.h"
@@ -16,6 +17,10 @@ size_t mu_pb_pack(const ProtobufCMessage *message, struct mu_buf *out);
 /* Decodes LEN bytes into ARENA; NULL when malformed, when a string holds a NUL byte or is not UTF-8, when a
  * message nests deeper than 16, or when the structures would take more than 1 MiB and 32 times LEN. The result lives as long as ARENA. */
 ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const void *data, size_t len, struct mu_arena *arena);
+
+/* The same; *RET_UNKNOWN says whether a field was met, at any depth, that this program does not know. */
+ProtobufCMessage *mu_pb_unpack_known(const ProtobufCMessageDescriptor *type, const void *data, size_t len, struct mu_arena *arena,
+				     bool *ret_unknown);
 
 /* True for well-formed UTF-8: what a string field may hold. A text that is not must be refused before it is packed, because
  * nobody would unpack it again. */

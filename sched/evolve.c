@@ -84,11 +84,13 @@ int sch_evolve(struct sch_state *st, const struct sch_at *at, const uint8_t *eve
 	assert(at->pos == st->cluster->entries + 1);
 	memset(ret_verdict, 0, sizeof(*ret_verdict));
 	mu_arena_reset(&st->scratch->event);
-	Mu__Event *e = (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, event, len, &st->scratch->event);
+	bool unknown = false;
+	Mu__Event *e = (Mu__Event *)mu_pb_unpack_known(&mu__event__descriptor, event, len,
+						       &st->scratch->event, &unknown);
 	const struct event_kind *kind = e ? kind_of(e->kind_case) : NULL;
 	if (e && !kind && (e->kind_case != MU__EVENT__KIND__NOT_SET || e->base.n_unknown_fields))
 		return version_failure(e, err);
-	if (e)
+	if (e && unknown)
 		sch__strip(&e->base);
 	int64_t before = st->cluster->now_usec;
 	mu_arena_reset(&st->scratch->read);

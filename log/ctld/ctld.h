@@ -25,10 +25,11 @@
 
 /* Bounds, each with the sum that justifies it. */
 enum {
-	CTL_REQUESTS_MAX = 16384,            /* requests in the core at once: 16,384 x 2 KiB is 32 MiB */
+	CTL_REQUESTS_MAX = 32768,            /* requests in the core at once, polls of all nodes among them: 32,768 x 2 KiB is 64 MiB */
 	CTL_BATCH_EVENTS = 256,              /* events in one entry: 256 x 700 B stays under an entry's 256 KiB */
 	CTL_BATCH_BYTES = 200 * 1024,        /* leaves room for one blob of 48 KiB in an entry of 256 KiB */
 	CTL_BLOB_INLINE = 48 * 1024,         /* a larger blob rides in entries of its own before its event */
+	CTL_BLOBS_HELD = 4096,               /* hashes remembered, so that a submission need not ask the disk */
 	CTL_CONF_MAX = 240 * 1024,           /* a configuration, folded; the founding and its author fit beside it */
 	CTL_BLOB_MAX = 16 * 1024 * 1024,     /* scripts and environments above are refused */
 	CTL_PROJECT_MAX = 64 * 1024 * 1024,  /* bytes waiting for the projector before requests are refused as busy */
@@ -172,6 +173,7 @@ struct ctl {
 	bool decided_in_flight, tick_in_flight, level_in_flight, founded_in_flight;
 	uint64_t decide_void_pos; /* nothing to decide over this position */
 	struct ctl_verdicts ring[CTL_VERDICT_RING];
+	struct mu_hash blob_held[CTL_BLOBS_HELD]; /* blobs that the view has, by their first bytes */
 	struct sch_changes changes;
 	struct mu_arena scratch;
 
@@ -199,6 +201,7 @@ struct ctl {
 	struct ctl_project *project;
 	struct ctl_readers *readers;
 	struct wire_server *server;
+	struct ctl_sealers *sealers;
 	struct ctl_counters n;
 	struct { uint64_t pos; struct mu_hash digest, chain; } announced[8];
 	struct ctl_install *install;
@@ -263,6 +266,12 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req); /* takes REQ */
 
 /* ---- edge.c: wire in ---- */
 int ctl_edge_open(struct ctl *c, struct mu_err *err);
+
+/* ---- reply.c: wire out ---- */
+int ctl_reply_start(struct ctl *c, struct mu_err *err);
+void ctl_reply_stop(struct ctl *c); /* after the readers: sends what is queued, joins */
+/* Answers CALL of WHO with BODY (copied). Any thread; seals on another where it must be sealed. */
+void ctl_reply(struct ctl *c, struct wire_call *call, const struct auth_who *who, struct mu_view body);
 
 /* ---- read.c: readers ---- */
 int ctl_readers_start(struct ctl *c, struct mu_err *err);

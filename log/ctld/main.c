@@ -256,7 +256,7 @@ static void start_or_die(struct ctl *c)
 		diag_fatal("%s", err.text);
 	view_tip(c->view, &c->chain, NULL, NULL);
 	ctl_node_keys_follow(c->st, NULL);
-	if (ctl_project_start(c, &err) || ctl_readers_start(c, &err) || open_replica(c, &err) || ctl_edge_open(c, &err) ||
+	if (ctl_project_start(c, &err) || ctl_reply_start(c, &err) || ctl_readers_start(c, &err) || open_replica(c, &err) || ctl_edge_open(c, &err) ||
 	    ctl_metrics_open(c, &err))
 		diag_fatal("%s", err.text);
 	ctl_disk_reserve(c);
@@ -269,6 +269,7 @@ static void stop(struct ctl *c)
 	ctl_metrics_close();
 	wire_server_close(c->server);
 	ctl_readers_stop(c);
+	ctl_reply_stop(c);
 	ctl_project_stop(c);
 	view_close(c->view);
 	if (c->pid_path && *c->pid_path)

@@ -159,8 +159,6 @@ static int64_t beat_msec(const struct ctl *c)
 static void poll_answer(struct ctl *c, struct ctl_poll *p, const Mu__OrderSet *set, int code)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf body = {0};
-	MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
-	struct mu_err err = {0};
 	Mu__Reply reply = MU__REPLY__INIT;
 
 	reply.has_code = 1;
@@ -170,9 +168,7 @@ static void poll_answer(struct ctl *c, struct ctl_poll *p, const Mu__OrderSet *s
 		reply.orders = (Mu__OrderSet *)set;
 	}
 	mu_pb_pack(&reply.base, &body);
-	if (auth_seal_reply(&c->keys, &p->who, (struct mu_view){body.data, body.len}, &out, &err))
-		diag_error("Orders could not be sealed: %s", err.text);
-	wire_reply(p->call, (struct mu_view){out.data, out.len});
+	ctl_reply(c, p->call, &p->who, (struct mu_view){body.data, body.len});
 	free(p->node);
 	free(p);
 	atomic_fetch_sub(&c->requests, 1);

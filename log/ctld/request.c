@@ -35,12 +35,7 @@ void ctl_req_free(struct ctl *c, struct ctl_req *req)
 static void answer_bytes(struct ctl *c, struct ctl_req *req, struct mu_view body)
 {
 	if (req->call) {
-		MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
-		struct mu_err err = {0};
-
-		if (auth_seal_reply(&c->keys, &req->who, body, &out, &err))
-			diag_error("A reply could not be sealed: %s", err.text);
-		wire_reply(req->call, (struct mu_view){out.data, out.len});
+		ctl_reply(c, req->call, &req->who, body);
 		req->call = NULL;
 	} else if (req->peer) {
 		log_replica_answer(c->replica, req->peer, body);
@@ -178,7 +173,14 @@ void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to 
 /* ---- blobs ---- */
 static bool blob_known(struct ctl *c, const uint8_t *hash)
 {
-	return view_blob_has(c->view, hash);
+	struct mu_hash *held = &c->blob_held[(hash[0] | (unsigned)hash[1] << 8) % CTL_BLOBS_HELD];
+
+	if (!memcmp(held->b, hash, MU_HASH_BYTES))
+		return true;
+	if (!view_blob_has(c->view, hash))
+		return false;
+	memcpy(held->b, hash, MU_HASH_BYTES);
+	return true;
 }
 
 /* Proposes DATA so that it can be read back under *hash; a large one becomes pieces and *hash is changed to their list's. */

@@ -10,20 +10,6 @@ static const uint64_t initial[8] = {
     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179,
 };
 
-/* Rounds 10 and 11 use the orders of rounds 0 and 1. */
-static const uint8_t order[10][16] = {
-    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-    {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
-    {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
-    {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
-    {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
-    {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
-    {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
-    {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
-    {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
-    {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0},
-};
-
 static inline uint64_t turn(uint64_t v, int n)
 {
 	return v >> n | v << (64 - n);
@@ -31,13 +17,11 @@ static inline uint64_t turn(uint64_t v, int n)
 
 static inline uint64_t load64(const uint8_t *p)
 {
-	uint64_t v = 0;
-	for (int i = 7; i >= 0; i--)
-		v = v << 8 | p[i];
-	return v;
+	return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32 |
+	       (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
 }
 
-static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint64_t y)
+static inline __attribute__((always_inline)) void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint64_t y)
 {
 	v[a] += v[b] + x;
 	v[d] = turn(v[d] ^ v[a], 32);
@@ -48,6 +32,17 @@ static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint
 	v[c] += v[d];
 	v[b] = turn(v[b] ^ v[c], 63);
 }
+
+/* One round with the order of words written out: as constants they need no table, and v and m can stay in registers. */
+#define ROUND(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q) \
+	mix(v, 0, 4, 8, 12, m[a], m[b]);                      \
+	mix(v, 1, 5, 9, 13, m[c], m[d]);                      \
+	mix(v, 2, 6, 10, 14, m[e], m[f]);                     \
+	mix(v, 3, 7, 11, 15, m[g], m[h]);                     \
+	mix(v, 0, 5, 10, 15, m[i], m[j]);                     \
+	mix(v, 1, 6, 11, 12, m[k], m[l]);                     \
+	mix(v, 2, 7, 8, 13, m[n], m[o]);                      \
+	mix(v, 3, 4, 9, 14, m[p], m[q]);
 
 static void compress(struct mu_hasher *s, const uint8_t *block, int last)
 {
@@ -62,17 +57,18 @@ static void compress(struct mu_hasher *s, const uint8_t *block, int last)
 		v[14] = ~v[14];
 	for (int i = 0; i < 16; i++)
 		m[i] = load64(block + 8 * i);
-	for (int r = 0; r < 12; r++) {
-		const uint8_t *o = order[r % 10];
-		mix(v, 0, 4, 8, 12, m[o[0]], m[o[1]]);
-		mix(v, 1, 5, 9, 13, m[o[2]], m[o[3]]);
-		mix(v, 2, 6, 10, 14, m[o[4]], m[o[5]]);
-		mix(v, 3, 7, 11, 15, m[o[6]], m[o[7]]);
-		mix(v, 0, 5, 10, 15, m[o[8]], m[o[9]]);
-		mix(v, 1, 6, 11, 12, m[o[10]], m[o[11]]);
-		mix(v, 2, 7, 8, 13, m[o[12]], m[o[13]]);
-		mix(v, 3, 4, 9, 14, m[o[14]], m[o[15]]);
-	}
+	ROUND(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+	ROUND(14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3)
+	ROUND(11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4)
+	ROUND(7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8)
+	ROUND(9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13)
+	ROUND(2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9)
+	ROUND(12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11)
+	ROUND(13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10)
+	ROUND(6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5)
+	ROUND(10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0)
+	ROUND(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+	ROUND(14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3)
 	for (int i = 0; i < 8; i++)
 		s->h[i] ^= v[i] ^ v[i + 8];
 }
