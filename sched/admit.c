@@ -53,6 +53,8 @@ static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_e
 	int rc = sch__rights(e->submitted->spec, e->author, err);
 	if (!rc)
 		rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
+	if (!rc)
+		rc = sch__limit_submit(st, e->submitted->spec, &want, e->author, err);
 	mu_arena_free(&arena);
 	return rc;
 }
@@ -88,6 +90,8 @@ int sch_admit(const struct sch_state *st, Mu__Event *event, struct mu_err *err)
 	switch (event->kind_case) {
 	case MU__EVENT__KIND_SUBMITTED:
 		return admit_submitted(st, event, err);
+	case MU__EVENT__KIND_ACCOUNTS_CHANGED:
+		return sch__accounts_check(st, event->author, event->accounts_changed, err);
 	case MU__EVENT__KIND_JOB_SIGNAL:
 		return admit_jobs(st, event, event->job_signal->job, event->job_signal->n_job, err);
 	case MU__EVENT__KIND_JOB_HOLD:

@@ -52,6 +52,7 @@ struct pass {
 	struct attempt **attempt; /* by shape id */
 	struct list attempts;
 	struct mu_map started;
+	struct sch_extra extra; /* what this slice has started, as limits count it */
 	struct sch_pick *pick;
 };
 
@@ -238,6 +239,22 @@ static void fold_allocs(struct pass *p, Mu__Start *s)
 	s->n_alloc = out;
 }
 
+/* Whole cores and whole nodes can be more than was asked for: limits count what is held. */
+static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, Mu__AllocNode **row,
+		       size_t count)
+{
+	struct sch_demand d;
+	if (!p->st->accounts.policy.limits)
+		return false;
+	sch__demand_rows(p->st, j, l->part, row, count, &d);
+	uint32_t reason = sch__limit_start(p->st, j, l->part, &d, j->time_limit_sec, &p->extra);
+	if (reason)
+		set_reason(p, l, j, reason, NULL);
+	else
+		sch__limit_note(p->st, j, l->part, &d, j->time_limit_sec, &p->extra);
+	return reason != REASON_None;
+}
+
 static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
 {
 	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
@@ -248,10 +265,16 @@ static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	s->partition = l->part->row->conf->name;
 	s->alloc = mu_arena_alloc(p->arena, (count + 1) * sizeof(s->alloc[0]));
 	s->n_alloc = count;
+	for (uint32_t i = 0; i < count; i++)
+		s->alloc[i] =
+		    sch__cut(&a->need, p->pick[i].node, sch__overlay_see(&p->overlay, p->pick[i].node),
+			     p->pick[i].tasks, p->arena);
+	if (over_limit(p, l, j, s->alloc, count))
+		return;
 	for (uint32_t i = 0; i < count; i++) {
 		struct sch_node *n = p->pick[i].node;
 		struct sch_room *room = sch__overlay_own(&p->overlay, n, p->arena);
-		Mu__AllocNode *row = sch__cut(&a->need, n, room, p->pick[i].tasks, p->arena);
+		Mu__AllocNode *row = s->alloc[i];
 		sch__room_take_row(room, n, row, a->need.exclusive);
 		if (room->exclusive || room->cpus >= n->row->cpus)
 			mu_bits_clear(&p->avail, n->rank);
@@ -259,7 +282,6 @@ static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 			row->tasks < tasks ? row->tasks
 					   : tasks); /* More nodes than tasks: the last ones have none. */
 		tasks -= row->tasks;
-		s->alloc[i] = row;
 	}
 	fold_allocs(p, s);
 	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
@@ -345,6 +367,16 @@ static uint32_t limit_reason(const struct sch_job *j, const struct sch_part *par
 	return REASON_None;
 }
 
+/* What accounts and QOS say, before nodes are looked for. */
+static uint32_t account_reason(const struct pass *p, const struct lane *l, const struct sch_job *j)
+{
+	struct sch_demand d;
+	if (!p->st->accounts.policy.limits)
+		return REASON_None;
+	sch__demand_waiting(p->st, j, l->part, &d);
+	return sch__limit_start(p->st, j, l->part, &d, j->time_limit_sec, &p->extra);
+}
+
 static bool must_wait_for_fence(const struct pass *p, const struct sch_job *j)
 {
 	if (!sch__conf(p->st)->requeue_needs_fence || !j->run)
@@ -386,6 +418,8 @@ static void visit(struct pass *p, struct lane *l, struct sch_job *j)
 	if (j->due_key && j->due_key <= now)
 		return; /* Past its deadline: stopped by this same decision. */
 	uint32_t never = must_wait_for_fence(p, j) ? REASON_Cleaning : limit_reason(j, l->part);
+	if (!never)
+		never = account_reason(p, l, j);
 	if (never) {
 		set_reason(p, l, j, never, NULL);
 		return;
@@ -571,7 +605,7 @@ static void walk(struct pass *p)
 static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budget, struct mu_arena *arena)
 {
 	const Mu__ClusterRow *c = st->cluster;
-	*p = (struct pass){.st = st, .arena = arena, .budget = budget ? budget : 1};
+	*p = (struct pass){.st = st, .arena = arena, .budget = budget ? budget : 1, .extra.arena = arena};
 	p->d = mu_arena_alloc(arena, sizeof(*p->d));
 	mu__decided__init(p->d);
 	SCH_SET(p->d, basis, c->entries);
@@ -596,6 +630,7 @@ static void close_pass(struct pass *p)
 	mu_bits_free(&p->kept);
 	mu_bits_free(&p->named);
 	mu_map_clear(&p->started);
+	mu_map_clear(&p->extra.tally);
 }
 
 static bool says_something(const struct pass *p)
@@ -664,7 +699,7 @@ bool sch_wants_decide(const struct sch_state *st)
 int64_t sch_due_usec(const struct sch_state *st)
 {
 	int64_t v[] = {silence_due(st), first_moment(&st->due), first_moment(&st->begins),
-		       first_moment(&st->tombs)};
+		       first_moment(&st->tombs), sch__priorities_due(st)};
 	int64_t first = 0, last_tick = st->cluster->last_tick_usec;
 	if (v[3])
 		v[3] += sch__min_job_age(st);

@@ -214,6 +214,9 @@ static int64_t limit_at_start(const struct sch_ev *ev, const struct sch_job *j, 
 {
 	const Mu__JobSpec *spec = sch__spec_open(j->spec, ev->arena);
 	int64_t limit = sch__part_limit(p, spec);
+	int64_t wall = spec->has_time_limit_sec ? -1 : sch__limit_wall(ev->st, j->assoc, sch__text(j->qos), p);
+	if (wall >= 0 && (limit < 0 || limit > wall))
+		limit = wall;
 	int64_t left = j->deadline_usec ? (j->deadline_usec - ev->now) / SCH_USEC : 0;
 	if (j->deadline_usec && !spec->has_time_limit_sec && left > 0 && (limit < 0 || left < limit))
 		limit = left;

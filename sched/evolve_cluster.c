@@ -198,6 +198,7 @@ static void apply_config(struct sch_ev *ev, Mu__Config *kept_config, Mu__Config 
 	row.author = ev->author->user;
 	st->config.row = sch__copy_message(&row.base);
 	sch__touch(st, &st->config.rec);
+	sch__usage_settle_all(st); /* By the rules up to now. */
 	sch__config_derive(st);
 	set_nodes(st, c);
 	for (size_t i = 0; i < c->n_partition; i++)
@@ -210,6 +211,7 @@ static void apply_config(struct sch_ev *ev, Mu__Config *kept_config, Mu__Config 
 		set_part(st, c->partition[i], (uint32_t)i);
 	sch__parts_order(st);
 	sch__rank_all(st);
+	sch__policy(st);
 	if (st->cluster->next_job_id < c->first_job_id)
 		st->cluster->next_job_id = c->first_job_id;
 	sch__pass_restart(st);
@@ -275,6 +277,7 @@ int sch__evolve_founded(struct sch_ev *ev)
 	c->level = f->level;
 	c->next_job_id = f->config->first_job_id ? f->config->first_job_id : 1;
 	apply_config(ev, f->config, full);
+	sch__accounts_found(ev);
 	return 0;
 }
 
@@ -339,6 +342,7 @@ int sch__evolve_partition_update(struct sch_ev *ev)
 	sch__parts_order(st);
 	for (uint32_t i = 0; i < st->part_count; i++)
 		sch__part_derive(st, st->part[i]);
+	sch__policy(st);
 	sch__pass_restart(st);
 	return 0;
 }
@@ -444,6 +448,7 @@ int sch__evolve_tick(struct sch_ev *ev)
 		ev->st->cluster->probe++;
 	begin_times(ev);
 	purge(ev);
+	sch__priorities_tick(ev);
 	return 0;
 }
 

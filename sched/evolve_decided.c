@@ -104,6 +104,11 @@ static void start(struct sch_ev *ev, const Mu__Start *s)
 	ok = open_alloc(ev, s, &a, &count, &places) == 0 && fits(st, a, count, need.exclusive);
 	for (uint32_t i = 0; i < count && ok; i++)
 		ok = devices_once(&a[i]) && mu_bits_test(&p->nodes, a[i].node->rank);
+	if (ok) {
+		struct sch_demand d;
+		sch__demand_allocs(st, p, a, count, &d);
+		ok = sch__limit_start(st, j, p, &d, j->time_limit_sec, NULL) == REASON_None;
+	}
 	if (!ok)
 		void_start(ev, a, count, places);
 	else

@@ -15,6 +15,7 @@ bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j)
 
 static void part_refs(struct sch_state *st, const struct sch_job *j, int sign)
 {
+	sch__count_submit(st, j, sign);
 	for (uint32_t i = 0; i < j->shape->part_count; i++) {
 		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
 		if (p)
@@ -44,7 +45,8 @@ static void apply_want(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spe
 	j->deadline_usec = spec->deadline_usec;
 	j->limit_given = spec->has_time_limit_sec;
 	sch__str_set(st, &j->partition, parts[0]);
-	sch__str_set(st, &j->account, spec->account);
+	sch__str_set(st, &j->account, w->account);
+	j->assoc = w->assoc;
 	sch__str_set(st, &j->qos, w->qos);
 	j->time_limit_sec = w->time_limit_sec;
 	j->nodes_min = w->nodes_min;
@@ -85,7 +87,9 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
 		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
 	int rc = sch__rights(s->spec, ev->author, &ev->err);
-	return rc ? rc : sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
+	if (!rc)
+		rc = sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
+	return rc ? rc : sch__limit_submit(st, s->spec, ret, ev->author, &ev->err);
 }
 
 int sch__evolve_submitted(struct sch_ev *ev)
@@ -105,12 +109,14 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	j->state = JOB_PENDING;
 	j->submit_usec = ev->now;
 	j->submit_pos = ev->at->pos;
-	j->priority = sch__priority(st, j->id, s->spec, a->operator_);
-	j->eligible_usec = s->spec->begin_usec > ev->now ? s->spec->begin_usec : j->priority ? ev->now : 0;
 	j->job_key_len = (uint8_t)s->job_key.len;
 	if (s->job_key.len)
 		memcpy(j->job_key, s->job_key.data, s->job_key.len);
 	apply_want(st, j, s->spec, &want);
+	j->eligible_usec = s->spec->begin_usec > ev->now ? s->spec->begin_usec : ev->now;
+	j->priority = sch__priority(st, j, s->spec, a->operator_);
+	if (!j->priority && s->spec->begin_usec <= ev->now)
+		j->eligible_usec = 0;
 	waiting_reason(ev, j);
 	mu_map_put_u64(&st->jobs, j->id, j);
 	part_refs(st, j, 1);
@@ -257,7 +263,7 @@ static void act_hold(struct sch_ev *ev, struct sch_job *j)
 	spec.has_hold = spec.hold = false;
 	spec.has_priority = spec.has_priority && spec.priority > 0;
 	j->launch_failures = 0;
-	set_priority(ev, j, sch__priority(ev->st, j->id, &spec, false), false);
+	set_priority(ev, j, sch__priority(ev->st, j, &spec, false), false);
 }
 
 int sch__evolve_job_hold(struct sch_ev *ev)
@@ -376,6 +382,7 @@ static int check_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec 
 		return 0;
 	Mu__Author owner = *ev->author;
 	owner.uid = ev->author->operator_ ? ev->author->uid : j->who->uid;
+	owner.user = (char *)sch__text(j->who->user); /* Whose account it is. */
 	return sch__resolve(ev->st, merged, &owner, ev->arena, want, &ev->err);
 }
 
@@ -401,7 +408,7 @@ static void update_waiting(struct sch_ev *ev, struct sch_job *j, const Mu__JobUp
 	bool rank = u->spec->has_priority || u->spec->has_nice || u->spec->has_hold;
 	uint32_t priority = j->priority;
 	if (rank && (j->priority || u->spec->has_priority || u->spec->has_hold))
-		priority = sch__priority(st, j->id, merged, ev->author->operator_);
+		priority = sch__priority(st, j, merged, ev->author->operator_);
 	sch__queue_out(st, j);
 	sch__due_clear(st, j);
 	if (u->spec->has_begin_usec || u->begin_now)

@@ -188,7 +188,9 @@ int sch__evolve_node_registered(struct sch_ev *ev)
 	n->row->registered_pos = ev->at->pos;
 	uint32_t cpus = n->row->cpus;
 	sch__node_unclass(ev->st, n);
+	sch__policy_node(ev->st, n, -1);
 	sch__inventory_set(n, said);
+	sch__policy_node(ev->st, n, 1);
 	sch__node_class(ev->st, n);
 	part_cpus(ev->st, n, cpus);
 	registered_state(ev, n, rebooted, sch__inventory_short(n, said, ev->arena));

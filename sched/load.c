@@ -88,6 +88,18 @@ static int load_key(struct sch_state *st, const uint8_t *row, size_t len, struct
 	return 0;
 }
 
+/* Accounts and what belongs to them. */
+static int load_accounts(struct sch_state *st, uint8_t kind, const uint8_t *row, size_t len,
+			 struct mu_err *err)
+{
+	const ProtobufCMessageDescriptor *type = kind == SCH_ROW_ACCOUNT ? &mu__account_row__descriptor
+						 : kind == SCH_ROW_USER	 ? &mu__user_row__descriptor
+						 : kind == SCH_ROW_ASSOC ? &mu__assoc_row__descriptor
+									 : &mu__qos_row__descriptor;
+	void *m = open_row(type, row, len);
+	return m ? sch__accounts_load(st, kind, m, err) : bad_row(err, kind);
+}
+
 /* Jobs, steps and answers become records of our own: the decoded row is scratch. */
 static int load_record(struct sch_state *st, uint8_t kind, const uint8_t *row, size_t len, struct mu_err *err)
 {
@@ -122,6 +134,11 @@ int sch_load_row(struct sch_state *st, uint8_t kind, const uint8_t *row, size_t 
 		return load_node(st, row, len, err);
 	case SCH_ROW_NODE_KEY:
 		return load_key(st, row, len, err);
+	case SCH_ROW_ACCOUNT:
+	case SCH_ROW_USER:
+	case SCH_ROW_ASSOC:
+	case SCH_ROW_QOS:
+		return load_accounts(st, kind, row, len, err);
 	case SCH_ROW_JOB:
 	case SCH_ROW_STEP:
 	case SCH_ROW_ANSWER:
@@ -243,6 +260,10 @@ int sch_load_done(struct sch_state *st, struct mu_err *err)
 		return rc;
 	sch__parts_order(st);
 	sch__rank_all(st);
+	sch__policy(st);
+	rc = sch__accounts_load_done(st, err);
+	if (rc)
+		return rc;
 	rc = derive_jobs(st, err);
 	if (rc)
 		return rc;

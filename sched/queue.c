@@ -153,6 +153,7 @@ void sch__due_clear(struct sch_state *st, struct sch_job *j)
 		j->due_key = 0;
 	}
 	if (j->state == JOB_RUNNING) {
+		sch__count_running(st, j, -1);
 		sch__pair_key(key, expected_end(j), j->id);
 		mu_map_del(&st->running, key, sizeof(key));
 	}
@@ -168,6 +169,7 @@ void sch__due_set(struct sch_state *st, struct sch_job *j)
 		mu_map_put(&st->due, key, sizeof(key), j);
 	}
 	if (j->state == JOB_RUNNING) {
+		sch__count_running(st, j, 1);
 		sch__pair_key(key, expected_end(j), j->id);
 		mu_map_put(&st->running, key, sizeof(key), j);
 	}

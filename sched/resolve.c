@@ -315,7 +315,7 @@ static int judge(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 	for (uint32_t i = 0; i < w->part_count; i++) {
 		struct mu_err why = {0};
 		const struct sch_part *p = w->part[i];
-		int rc = part_open(p, author, spec->account, w->qos);
+		int rc = part_open(p, author, w->account, w->qos);
 		if (!rc && st->config.enforce != SCH_ENFORCE_NO)
 			rc = sch__part_limits(p, spec, w, author);
 		if (!rc)
@@ -365,7 +365,9 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 		w.nodes_min = required;
 		w.ntasks = !spec->has_ntasks || w.ntasks < required ? required : w.ntasks;
 	}
-	rc = judge(st, spec, author, arena, &w, err);
+	rc = sch__account_resolve(st, spec, author, &w, err);
+	if (!rc)
+		rc = judge(st, spec, author, arena, &w, err);
 	if (rc)
 		return rc;
 	w.time_limit_sec = sch__part_limit(w.part[0], spec);

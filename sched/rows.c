@@ -38,6 +38,12 @@ void sch__rec_key(const struct sch_rec *rec, struct sch_key *ret)
 	case SCH_ROW_NODE_KEY:
 		text_key(ret, ((const struct sch_key_rec *)rec)->row->node);
 		break;
+	case SCH_ROW_ACCOUNT:
+	case SCH_ROW_USER:
+	case SCH_ROW_ASSOC:
+	case SCH_ROW_QOS:
+		sch__accounts_rec_key(rec, ret);
+		break;
 	default:
 		assert(rec->kind == SCH_ROW_CONFIG);
 		break;
@@ -86,6 +92,10 @@ void sch__cluster_pack(const struct sch_state *st, struct mu_buf *out)
 	SCH_SET(&row, cursor_priority, row.cursor_priority);
 	SCH_SET(&row, cursor_part, row.cursor_part);
 	SCH_SET(&row, probe, row.probe);
+	SCH_SET(&row, next_assoc_id, row.next_assoc_id);
+	SCH_SET(&row, next_qos_id, row.next_qos_id);
+	SCH_SET(&row, priority_usec, row.priority_usec);
+	SCH_SET(&row, priority_cursor, row.priority_cursor);
 	SCH_SET(&row, jobs_submitted, row.jobs_submitted);
 	SCH_SET(&row, jobs_started, row.jobs_started);
 	SCH_SET(&row, jobs_completed, row.jobs_completed);
@@ -169,6 +179,12 @@ void sch__rec_pack(const struct sch_state *st, const struct sch_rec *rec, struct
 	case SCH_ROW_STEP:
 		mu_buf_add(out, ((const struct sch_step *)rec)->bytes, ((const struct sch_step *)rec)->len);
 		break;
+	case SCH_ROW_ACCOUNT:
+	case SCH_ROW_USER:
+	case SCH_ROW_ASSOC:
+	case SCH_ROW_QOS:
+		sch__accounts_rec_pack(st, rec, out);
+		break;
 	default:
 		assert(rec->kind == SCH_ROW_NODE_KEY);
 		mu_pb_pack(&((const struct sch_key_rec *)rec)->row->base, out);
@@ -197,6 +213,12 @@ void sch__rec_free(struct sch_state *st, struct sch_rec *rec)
 	case SCH_ROW_STEP:
 		sch__free(st, rec, sizeof(struct sch_step) + ((struct sch_step *)rec)->len);
 		break;
+	case SCH_ROW_ACCOUNT:
+	case SCH_ROW_USER:
+	case SCH_ROW_ASSOC:
+	case SCH_ROW_QOS:
+		sch__accounts_rec_free(st, rec);
+		break;
 	default:
 		assert(rec->kind == SCH_ROW_NODE_KEY);
 		mu__node_key_row__free_unpacked(((struct sch_key_rec *)rec)->row, NULL);
@@ -222,7 +244,7 @@ struct sch_rec *sch__rec_find(struct sch_state *st, const struct sch_key *key)
 	case SCH_ROW_NODE_KEY:
 		return mu_map_get(&st->node_key, key->bytes, key->len);
 	default:
-		return NULL;
+		return sch__accounts_rec_find(st, key);
 	}
 }
 
@@ -287,7 +309,11 @@ static int walk_kind(const struct sch_state *st, uint8_t kind, struct mu_buf *bu
 						    [SCH_ROW_NODE] = &st->node_by_name,
 						    [SCH_ROW_JOB] = &st->jobs,
 						    [SCH_ROW_STEP] = &st->steps,
-						    [SCH_ROW_NODE_KEY] = &st->node_key};
+						    [SCH_ROW_NODE_KEY] = &st->node_key,
+						    [SCH_ROW_ACCOUNT] = &st->accounts.account,
+						    [SCH_ROW_USER] = &st->accounts.user,
+						    [SCH_ROW_ASSOC] = &st->accounts.assoc,
+						    [SCH_ROW_QOS] = &st->accounts.qos};
 	if (kind == SCH_ROW_ANSWER)
 		return walk_answers(st, buf, sink, arg);
 	if (kind != SCH_ROW_CLUSTER && kind != SCH_ROW_CONFIG)

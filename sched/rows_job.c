@@ -115,6 +115,11 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	SCH_SET(row, requeue_after, j->requeue_after);
 	SCH_SET(row, hold_after, j->hold_after);
 	SCH_SET(row, launch_failures, j->launch_failures);
+	SCH_SET(row, assoc, j->assoc);
+	SCH_SET(row, priority_fixed, j->priority_fixed);
+	SCH_SET(row, billing, j->billing);
+	SCH_SET(row, usage_factor_milli, j->usage_factor_milli);
+	row->part_qos = (char *)sch__text(j->part_qos);
 	row->has_job_key = j->job_key_len > 0;
 	row->job_key.data = (uint8_t *)j->job_key;
 	row->job_key.len = j->job_key_len;
@@ -210,6 +215,7 @@ void sch__job_free(struct sch_state *st, struct sch_job *j)
 	sch__str_drop(st, &j->qos);
 	sch__str_drop(st, &j->reason_detail);
 	sch__str_drop(st, &j->plan_nodes);
+	sch__str_drop(st, &j->part_qos);
 	mu_pool_put(&st->job_pool, j);
 }
 
@@ -291,6 +297,11 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->requeue_after = row->requeue_after;
 	j->hold_after = row->hold_after;
 	j->launch_failures = (uint8_t)row->launch_failures;
+	j->assoc = row->assoc;
+	j->priority_fixed = row->priority_fixed;
+	j->billing = row->billing;
+	j->usage_factor_milli = row->usage_factor_milli;
+	j->part_qos = sch__str(st, row->part_qos);
 	j->job_key_len = (uint8_t)(row->job_key.len <= sizeof(j->job_key) ? row->job_key.len : 0);
 	if (j->job_key_len)
 		memcpy(j->job_key, row->job_key.data, j->job_key_len);

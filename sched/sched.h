@@ -36,7 +36,11 @@ enum sch_row_kind {			   /* numbers on disk */
 		    SCH_ROW_STEP = 6,	   /* Mu__StepRow, key be32 job, be32 attempt, be32 step */
 		    SCH_ROW_ANSWER = 7,	   /* Mu__AnswerRow, key be64 birth, 16 bytes nonce */
 		    SCH_ROW_NODE_KEY = 8,  /* Mu__NodeKeyRow, key node name */
-		    SCH_ROW_KINDS = 9
+		    SCH_ROW_ACCOUNT = 9,   /* Mu__AccountRow, key name */
+		    SCH_ROW_USER = 10,	   /* Mu__UserRow, key name */
+		    SCH_ROW_ASSOC = 11,	   /* Mu__AssocRow, key be32 id */
+		    SCH_ROW_QOS = 12,	   /* Mu__QosRow, key name */
+		    SCH_ROW_KINDS = 13
 };
 enum { SCH_KEY_MAX = 255 };
 struct sch_key {

@@ -124,6 +124,10 @@ struct sch_job {
 	int64_t due_key;    /* where it lies in the due map; 0: nowhere */
 	uint8_t job_key[32];
 	uint8_t job_key_len;
+	bool priority_fixed, tallied; /* tallied: what it holds is counted */
+	uint32_t assoc, usage_factor_milli;
+	uint64_t billing;
+	struct sch_str *part_qos;
 	struct sch_run *run;
 };
 
@@ -164,7 +168,7 @@ struct sch_node {
 };
 
 enum sch_part_state { SCH_PART_UP, SCH_PART_DOWN, SCH_PART_DRAIN, SCH_PART_INACTIVE };
-enum { SCH_REASONS = 64 };
+enum { SCH_REASONS = 240 };
 struct sch_part {
 	struct sch_rec rec;
 	Mu__PartitionRow *row;
@@ -177,6 +181,9 @@ struct sch_part {
 	uint32_t by_reason[SCH_REASONS]; /* of those, by reason */
 	uint32_t job_refs;		 /* jobs that have not ended and name it */
 };
+/* Accounts, users, associations, QOS and what follows from them. */
+#include "sched/account.h"
+
 struct sch_step {
 	struct sch_rec rec;
 	uint32_t job, attempt, step, len;
@@ -236,6 +243,8 @@ struct sch_state {
 	struct mu_map silent;  /* be64 last heard, be32 order: nodes missed by the last summary */
 	uint32_t heard_count;  /* nodes named by the last summary, whose silence counts */
 	uint32_t pending, live_running, completing;
+
+	struct sch_accounts accounts;
 
 	struct mu_map strs, specs, people, shapes;
 	struct mu_bits shape_ids;
@@ -418,7 +427,8 @@ void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign);
 struct sch_part *sch__first_part(const struct sch_state *st, const struct sch_job *j);
 
 /* priority.c */
-uint32_t sch__priority(const struct sch_state *st, uint32_t id, const Mu__JobSpec *spec, bool operator);
+/* Also says in J whether the number was given by hand. */
+uint32_t sch__priority(const struct sch_state *st, struct sch_job *j, const Mu__JobSpec *spec, bool operator);
 
 /* resolve.c: from a spec to what a job needs, with every refusal */
 struct sch_want {
@@ -430,7 +440,8 @@ struct sch_want {
 	enum sch_mem_kind mem_kind;	    /* as asked */
 	uint64_t mem_mib;
 	bool exclusive;
-	const char *qos;
+	const char *qos, *account;
+	uint32_t assoc;
 };
 int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
 		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err);
