@@ -91,7 +91,7 @@ static void read_options(struct agent *a, int argc, char **argv)
 			usage(stdout);
 			exit(0);
 		case 'V':
-			printf("slurm %s\nmuster %s\n", MU_SLURM_VERSION, MU_VERSION);
+			printf("slurm %s (muster %s)\n", MU_SLURM_VERSION, MU_VERSION);
 			exit(0);
 		default:
 			usage(stderr);

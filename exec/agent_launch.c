@@ -137,9 +137,9 @@ static int write_script(struct agent_attempt *t, struct mu_err *err)
 	MU_CLEANUP(close_fd) int dir = open_dir(t, err);
 	if (dir < 0)
 		return MU_EIO;
-	int code = exe_spool_write(dir, "script", t->script.data, t->script.len, 0500, false, err);
+	int code = exe_spool_write(dir, "slurm_script", t->script.data, t->script.len, 0500, false, err);
 	if (code == 0 && getuid() == 0 &&
-	    fchownat(dir, "script", t->order->uid, t->order->gid, AT_SYMLINK_NOFOLLOW))
+	    fchownat(dir, "slurm_script", t->order->uid, t->order->gid, AT_SYMLINK_NOFOLLOW))
 		code = mu_fail(err, MU_EIO, "script in %s: %s", t->dir, strerror(errno));
 	return code;
 }
@@ -180,7 +180,7 @@ int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *
 	Mu__StepOrder *o = agent_order_new(a, t, MU_STEP_BATCH, &arena);
 	agent_order_limits(o, &limits, &arena);
 	o->argv = mu_arena_alloc(&arena, (spec->n_argv + 1) * sizeof *o->argv);
-	o->argv[0] = text_bytes(&arena, mu_arena_printf(&arena, "%s/script", t->dir));
+	o->argv[0] = text_bytes(&arena, mu_arena_printf(&arena, "%s/slurm_script", t->dir));
 	for (size_t i = 0; i < spec->n_argv; i++)
 		o->argv[i + 1] = spec->argv[i];
 	o->n_argv = spec->n_argv + 1;

@@ -518,6 +518,7 @@ int main(int argc, char **argv)
 	s.lock = EXE_FD_LOCK;
 	fcntl(EXE_FD_LOCK, F_SETFD, FD_CLOEXEC);
 	fcntl(EXE_FD_CONTROL, F_SETFD, FD_CLOEXEC);
+	fcntl(EXE_FD_STREAM, F_SETFD, FD_CLOEXEC);
 	own_signals(&s);
 	shep_control_add(&s, EXE_FD_CONTROL);
 	if (s.order->streamed)
