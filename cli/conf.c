@@ -19,42 +19,46 @@
 
 enum { PIECE_BYTES = 64 * 1024, CONF_DEPTH_MAX = 8 };
 
+/* What FD gives until its end: a pipe has no size, and a file may grow while it is read. */
+static int read_all(int fd, const char *path, size_t max, struct mu_buf *text, struct mu_err *err)
+{
+	char piece[PIECE_BYTES];
+
+	for (;;) {
+		ssize_t n = read(fd, piece, PIECE_BYTES);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return mu_fail(err, MU_EIO, "Unable to read file %s: %s", path, strerror(errno));
+		if (n == 0)
+			return 0;
+		mu_buf_add(text, piece, (size_t)n);
+		if (text->len > max)
+			return mu_fail(err, MU_ELIMIT, "%s is too large", path);
+	}
+}
+
 int cli_read_file(const char *path, size_t max, struct mu_arena *arena, char **ret, size_t *ret_len,
 		  struct mu_err *err)
 {
+	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
-	char *text;
-	size_t len = 0;
+	int rc;
 
 	if (fd < 0)
 		return mu_fail(err, errno == ENOENT ? MU_ENOENT : MU_EIO, "Unable to open file %s: %s", path,
 			       strerror(errno));
-	if (fstat(fd, &st) || S_ISDIR(st.st_mode) || (uint64_t)st.st_size > max) {
-		close(fd);
-		return mu_fail(err, MU_ELIMIT, "%s is %s", path,
-			       S_ISDIR(st.st_mode) ? "a directory" : "too large");
-	}
-	text = mu_arena_alloc(arena, (size_t)st.st_size + 1);
-	while (len < (size_t)st.st_size) {
-		ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			int e = errno;
-
-			close(fd);
-			return mu_fail(err, MU_EIO, "Unable to read file %s: %s", path, strerror(e));
-		}
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
+	if (fstat(fd, &st) || S_ISDIR(st.st_mode))
+		rc = mu_fail(err, MU_ELIMIT, "%s is a directory", path);
+	else
+		rc = read_all(fd, path, max, &text, err);
 	close(fd);
-	text[len] = 0;
-	*ret = text;
-	*ret_len = len;
+	if (rc)
+		return rc;
+	*ret = mu_arena_dup(arena, text.data ? (char *)text.data : "", text.len + 1);
+	*ret_len = text.len;
 	return 0;
 }
 

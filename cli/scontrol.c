@@ -360,6 +360,32 @@ static int control(struct scontrol *s, const char *verb, const char *arg)
 	return 0;
 }
 
+/* Each controller has its own level and flags: all of them are told. */
+static int control_all(struct scontrol *s, const char *verb, const char *arg)
+{
+	struct mu_err err = {0};
+	int rc = 0;
+
+	if (cli_open(s->cli, &err)) {
+		fprintf(stderr, "slurm_%s error: %s\n", verb, err.text);
+		return 1;
+	}
+	for (unsigned i = 0; i < s->cli->conf.controllers; i++) {
+		struct cli one;
+		struct scontrol to = *s;
+
+		to.cli = &one;
+		if (cli_open_one(s->cli, i, &one, &err)) {
+			fprintf(stderr, "slurm_%s error: %s\n", verb, err.text);
+			rc = 1;
+			continue;
+		}
+		rc |= control(&to, verb, arg);
+		cli_done(&one);
+	}
+	return rc;
+}
+
 static int wait_job(struct scontrol *s, char **words, size_t count)
 {
 	struct cli_job_id id;
@@ -453,7 +479,7 @@ static int run(struct scontrol *s, char **words, size_t count)
 				  count < 2 ? "too few arguments" : "too many arguments", w);
 			return 1;
 		}
-		return control(s, is(w, "setdebug", 4) ? "setdebug" : "setdebugflags", words[1]);
+		return control_all(s, is(w, "setdebug", 4) ? "setdebug" : "setdebugflags", words[1]);
 	}
 	if (is(w, "takeover", 4))
 		return control(s, "takeover", count > 1 ? words[1] : "");
