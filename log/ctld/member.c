@@ -170,7 +170,9 @@ void ctl_member(struct ctl *c, struct ctl_req *req)
 		abort();
 	op->ctl = c;
 	op->req = req;
-	if (!strcmp(verb, "add")) {
+	if (!id && ask->name && *ask->name && strcmp(verb, "add")) {
+		code = mu_fail(&err, MU_ENOENT, "%s is no member of this cluster; list shows them.", ask->name);
+	} else if (!strcmp(verb, "add")) {
 		struct log_member m = {.id = ask->replica, .voter = false};
 
 		code = new_member(c, ask, &m, &err);
