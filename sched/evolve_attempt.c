@@ -334,7 +334,7 @@ void sch__step_put(struct sch_state *st, struct sch_job *j, uint32_t attempt, co
 	}
 	mu_map_put(&st->steps, key, sizeof(key), s);
 	sch__touch(st, &s->rec);
-	if (row->step == MU_STEP_BATCH || row->step == MU_STEP_EXTERN || !j->run)
+	if (row->step == MU_STEP_BATCH || row->step == MU_STEP_EXTERN || !j->run || attempt != j->attempt)
 		return;
 	if (row->exit_code > j->run->derived_code)
 		j->run->derived_code = row->exit_code;
@@ -507,14 +507,14 @@ int sch__evolve_attempt_ended(struct sch_ev *ev)
 	if (!a || !e->attempt)
 		return mu_fail(&ev->err, MU_EVOID, "Job %u attempt %u holds nothing on %s", e->job,
 			       e->attempt, e->node);
-	int rc = check_steps(ev, j, e->attempt, e->attempt == j->attempt ? e->n_step : 0);
+	int rc = check_steps(ev, j, e->attempt, e->n_step);
 	if (rc)
 		return rc;
 	bool current = e->attempt == j->attempt;
 	bool batch =
 	    e->batch && current && j->run->batch_host && strcmp(j->run->batch_host->text, e->node) == 0;
 	sch__touch(ev->st, &j->rec);
-	for (size_t i = 0; current && i < e->n_step; i++)
+	for (size_t i = 0; i < e->n_step; i++) /* of a lost attempt too: its node says how its steps ended */
 		sch__step_put(ev->st, j, e->attempt, e->step[i]);
 	if (current && j->state == JOB_RUNNING)
 		ended_running(ev, j, n, e);
