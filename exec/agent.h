@@ -86,6 +86,7 @@ struct agent_attempt {
 	int64_t warn_boot_usec;	    /* when --signal is due; 0: not any more */
 	int64_t force_boot_usec;    /* an end that did not come by itself is forced from here on */
 	int64_t blob_since_usec;
+	uint32_t blob_failures;
 	bool steps_changed, report_sent;
 };
 

@@ -13,6 +13,7 @@
 #include "log/diag.h"
 #include "proto/base/hash.h"
 #include "proto/pb.h"
+#include "proto/pieces.h"
 #include "proto/states.h"
 #include "proto/version.h"
 
@@ -329,10 +330,12 @@ static void ask_blob(struct agent *a)
 {
 	Mu__Request r = MU__REQUEST__INIT;
 	Mu__BlobAsk b = MU__BLOB_ASK__INIT;
-	/* The list is newest first: the last one found has waited longest. */
+	/* The list is newest first: the last one found has waited longest. One that fails lets the others
+	 * pass. */
 	a->blob_for = NULL;
 	for (struct agent_attempt *t = a->attempt; t; t = t->next)
-		if (t->wants_script || t->wants_env)
+		if ((t->wants_script || t->wants_env) &&
+		    (!a->blob_for || t->blob_failures <= a->blob_for->blob_failures))
 			a->blob_for = t;
 	struct agent_attempt *t = a->blob_for;
 	if (!t)
@@ -351,14 +354,13 @@ static void ask_blob(struct agent *a)
 
 static bool blob_is_right(const struct mu_buf *b, const ProtobufCBinaryData *hash)
 {
-	struct mu_hash h;
-	mu_hash_bytes(b->data, b->len, &h);
-	return hash->len == sizeof h.b && memcmp(hash->data, h.b, sizeof h.b) == 0;
+	return hash->len == MU_HASH_BYTES && mu_pieces_match(b->data, b->len, hash->data);
 }
 
 static void blob_failed(struct agent *a, struct agent_attempt *t, const char *text)
 {
 	char detail[MU_ERR_TEXT + 64];
+	t->blob_failures++;
 	a->blob_again_usec = exe_boot_usec() + AGENT_RETRY_USEC / 2;
 	if (exe_boot_usec() - t->blob_since_usec < BLOB_PATIENCE_USEC)
 		return;

@@ -8,6 +8,7 @@
 #include "log/diag.h"
 #include "proto/base/map.h"
 #include "proto/pb.h"
+#include "proto/pieces.h"
 #include "query/rows.h"
 
 enum { READ_ASK_MSEC = 5, READ_NO_LEADER_MSEC = 1000, READ_WAIT_MSEC = 3000, LOG_PAGE_BYTES = 4 << 20 };
@@ -185,17 +186,15 @@ static void answer_log(struct ctl *c, struct ctl_req *req)
 }
 
 /* ---- blobs: scripts and environments ---- */
-static const char MANIFEST[] = "\001muster-pieces-1\n";
-
 static int blob_whole(struct ctl *c, const uint8_t *hash, struct mu_buf *out, struct mu_err *err)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf list = {0};
 	int code = view_blob_get(c->view, hash, &list, err);
-	size_t head = sizeof MANIFEST - 1;
+	size_t head = MU_PIECES_HEAD_BYTES;
 
 	if (code)
 		return code;
-	if (list.len < head || memcmp(list.data, MANIFEST, head)) {
+	if (list.len < head || memcmp(list.data, MU_PIECES_HEAD, head)) {
 		mu_buf_add(out, list.data, list.len);
 		return 0;
 	}

@@ -10,11 +10,7 @@
 #include "proto/base/hash.h"
 #include "proto/conf_fold.h"
 #include "proto/pb.h"
-
-/* A blob larger than one entry holds is kept as pieces and a list that names them. No script (#!...) and no environment
- * (NAME=...) can begin like this. */
-static const char MANIFEST[] = "\001muster-pieces-1\n";
-enum { PIECE_BYTES = 96 * 1024 };
+#include "proto/pieces.h"
 
 struct ctl_req *ctl_req_new(void)
 {
@@ -191,9 +187,9 @@ static int propose_blob(struct ctl *c, struct ctl_req *req, struct mu_view data,
 
 	if (data.len <= CTL_BLOB_INLINE)
 		return blob_known(c, hash->b) ? 0 : ctl_propose_blob(c, data);
-	mu_buf_str(&list, MANIFEST);
-	for (size_t off = 0; off < data.len && !code; off += PIECE_BYTES) {
-		struct mu_view piece = {data.data + off, data.len - off < PIECE_BYTES ? data.len - off : PIECE_BYTES};
+	mu_buf_str(&list, MU_PIECES_HEAD);
+	for (size_t off = 0; off < data.len && !code; off += MU_PIECE_BYTES) {
+		struct mu_view piece = {data.data + off, data.len - off < MU_PIECE_BYTES ? data.len - off : MU_PIECE_BYTES};
 		struct mu_hash h;
 
 		mu_hash_bytes(piece.data, piece.len, &h);

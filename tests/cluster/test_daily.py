@@ -106,3 +106,16 @@ def test_lost_steps(t):
     expected = ["%d|NODE_FAIL" % job, "%d.batch|NODE_FAIL" % job, "%d|RUNNING" % job, "%d.batch|RUNNING" % job]
     wait_until("both runs with their steps, not %s" % rows(), 30, lambda: rows() == expected)
     c.run("scancel", job).ok()
+
+
+@test(build="plain")
+def test_large_script(t):
+    """A script and an environment that no entry of the log holds whole, and small jobs behind them."""
+    c = t.cluster(nodes=1)
+    c.script("#!/bin/bash\n#" + "y" * 300000 + "\necho $((${#A} + ${#B}))\n", "long.sh")
+    jobs = [c.sbatch("-o", "long", "long.sh", user=USER, env={"A": "a" * 99000, "B": "b" * 99001})]
+    jobs += [c.sbatch("--wrap", "true", user=USER) for _ in range(3)]
+    rows = c.wait_ended(*jobs, seconds=30)
+    for job in jobs:
+        equal(rows[job][:2], ("COMPLETED", "0:0"), "job %d" % job)
+    equal(c.read("long"), "198001\n", "what the long script found")
