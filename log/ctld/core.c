@@ -64,6 +64,7 @@ static void on_committed(void *arg, uint64_t pos, const struct log_entry *entry,
 	ctl_project_push(c, pos, entry, &c->changes);
 	ctl_poll_changes(c, &c->changes);
 	ctl_node_keys_follow(c->st, &c->changes);
+	atomic_store(&c->founded, sch_founded(c->st));
 	if (pos % CTL_DIGEST_EVERY == 0)
 		ctl_digest_check(c, pos);
 }

@@ -165,6 +165,7 @@ struct ctl {
 	uint64_t term, leader;
 	int64_t leader_seen_msec;
 	bool leader_ready;   /* our LeaderElected of this term is committed */
+	_Atomic bool founded; /* State belongs to a cluster: before that a controller sends people and nodes to others */
 	bool suspect;        /* digests differ without a majority */
 	bool closing;
 

@@ -55,8 +55,26 @@ static void to_core(struct ctl *c, void *arg)
 	ctl_req_dispatch(c, arg);
 }
 
+/* A controller that waits to be founded or added knows no job and no node: others must answer. */
+static bool others_must_answer(const struct ctl *c, const struct ctl_req *req)
+{
+	switch (req->request->ask_case) {
+	case MU__REQUEST__ASK_PING:
+	case MU__REQUEST__ASK_DIGEST:
+	case MU__REQUEST__ASK_DIAG:
+	case MU__REQUEST__ASK_CONTROL:
+		return false;
+	default:
+		return !atomic_load(&c->founded);
+	}
+}
+
 static void route(struct ctl *c, struct ctl_req *req)
 {
+	if (others_must_answer(c, req)) {
+		ctl_req_fail(c, req, MU_ENOTREADY, "This controller is not a member of a cluster yet.");
+		return;
+	}
 	switch (req->request->ask_case) {
 	case MU__REQUEST__ASK_QUERY:
 		atomic_fetch_add(&c->n.queries, 1);
@@ -92,6 +110,10 @@ static void on_request(void *arg, struct wire_call *call, const struct wire_peer
 	/* By the controllers' common time: one whose own clock is off still hears nodes whose clocks are right. */
 	code = auth_verify(&c->keys, bytes, peer, ctl_wall_usec(c) + atomic_load(&c->clock_off_usec), ctl_node_key_get, c, &req->arena, &req->who, &body, &err);
 	if (code) {
+		if (!atomic_load(&c->founded)) { /* it knows no node's key yet */
+			ctl_req_fail(c, req, MU_ENOTREADY, "This controller is not a member of a cluster yet.");
+			return;
+		}
 		atomic_fetch_add(&c->n.refused_auth, 1);
 		diag(DIAG_VERBOSE, "A request from %s was refused: %s", peer->local ? "a local process" : peer->address, err.text);
 		ctl_req_fail(c, req, code, err.text);

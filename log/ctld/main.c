@@ -256,6 +256,7 @@ static void start_or_die(struct ctl *c)
 		diag_fatal("%s", err.text);
 	view_tip(c->view, &c->chain, NULL, NULL);
 	ctl_node_keys_follow(c->st, NULL);
+	atomic_store(&c->founded, sch_founded(c->st));
 	if (ctl_project_start(c, &err) || ctl_reply_start(c, &err) || ctl_readers_start(c, &err) || open_replica(c, &err) || ctl_edge_open(c, &err) ||
 	    ctl_metrics_open(c, &err))
 		diag_fatal("%s", err.text);

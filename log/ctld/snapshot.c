@@ -206,6 +206,7 @@ static void switched(struct ctl *c, void *arg)
 	c->chain = in->chain;
 	c->all_nodes_dirty = true;
 	ctl_node_keys_follow(c->st, NULL);
+	atomic_store(&c->founded, sch_founded(c->st));
 	diag_info("Controller %s took the State of position %llu from another.", c->opt.name, (unsigned long long)in->pos);
 	install_end(c, true);
 }

@@ -96,7 +96,7 @@ def test_empty_disk_never_votes(t):
     time.sleep(2)
     try:
         seen = wire.controllers(c.socket(emptied), 3)
-        check(seen.get(emptied, {}).get("role") not in ("leader", "candidate"), "the emptied controller is %s", seen[emptied])
+        check(seen.get(emptied, {}).get("role") not in ("leader", "candidate"), "the emptied controller is %s", seen.get(emptied))
     except (OSError, ConnectionError):
         pass
     c.start(leader)
