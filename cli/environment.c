@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 
 #include "cli/spec.h"
 
@@ -97,4 +98,24 @@ int cli_environment_make(const char *export_text, char *const *list, struct mu_b
 	}
 	mu_buf_add(out, set.data, set.len);
 	return 0;
+}
+
+void cli_environment_limits(struct mu_buf *out)
+{
+	static const struct {
+		const char *name;
+		int resource;
+	} row[] = {
+#define MU_RLIMIT(name) {#name, RLIMIT_##name},
+#include "proto/rlimits.def"
+#undef MU_RLIMIT
+	};
+
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct rlimit limit;
+
+		if (getrlimit((__rlimit_resource_t)row[i].resource, &limit) == 0)
+			mu_buf_printf(out, "SLURM_RLIMIT_%s=%llu%c", row[i].name,
+				      (unsigned long long)limit.rlim_cur, 0);
+	}
 }

@@ -39,5 +39,8 @@ int cli_script_words(const char *text, size_t len, struct mu_arena *arena, char 
 /* Appends NAME=VALUE NUL ... to OUT as --export asks (NULL: ALL) of ENVIRON. */
 int cli_environment_make(const char *export_text, char *const *environ_list, struct mu_buf *out,
 			 struct mu_err *err);
+/* Appends the limits of this process (ulimit), each as SLURM_RLIMIT_NAME=NUMBER NUL; the node sets them
+ * again. */
+void cli_environment_limits(struct mu_buf *out);
 
 #endif

@@ -84,6 +84,7 @@ static int fill_words(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec,
 	char *cwd = getcwd(NULL, 0);
 	int rc = cli_environment_make(spec->export, environ, env, err);
 
+	cli_environment_limits(env);
 	if (!rc && env->len > ENVIRONMENT_MAX)
 		rc = mu_fail(err, MU_ELIMIT,
 			     "The environment has %zu bytes and a step takes at most %d along; use --export",

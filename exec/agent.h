@@ -169,6 +169,8 @@ void agent_step_read_end(struct agent *a, struct agent_attempt *t,
 void agent_step_flush(struct agent_step *s);
 void agent_step_free(struct agent_step *s);	 /* the caller has taken it from its list */
 void agent_steps_prune(struct agent_attempt *t); /* drops steps that are over and told */
+/* What this node and its configuration put into environments; borrows from A. */
+void agent_env_words(const struct agent *a, struct exe_env_words *ret);
 /* RET borrows from S and A. */
 void agent_step_row(const struct agent *a, const struct agent_step *s, Mu__StepRow *ret);
 void agent_order_limits(Mu__StepOrder *o, const struct exe_cgroup_limits *limits, struct mu_arena *arena);

@@ -81,6 +81,16 @@ int64_t agent_time_left_sec(const struct agent_attempt *t)
 	return gone < limit ? limit - gone : 1;
 }
 
+void agent_env_words(const struct agent *a, struct exe_env_words *ret)
+{
+	*ret = (struct exe_env_words){.cluster = a->cluster,
+				      .node = a->node,
+				      .conf_path = a->conf_path,
+				      .propagate = mu_conf_get(a->config, "PropagateResourceLimits", NULL),
+				      .propagate_except =
+					  mu_conf_get(a->config, "PropagateResourceLimitsExcept", NULL)};
+}
+
 /* ---- orders ---- */
 
 void agent_order_limits(Mu__StepOrder *o, const struct exe_cgroup_limits *limits, struct mu_arena *arena)
@@ -167,7 +177,8 @@ int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *
 	struct mu_arena arena = {0};
 	const Mu__AttemptOrder *job = t->order;
 	const Mu__JobSpec *spec = job->spec;
-	struct exe_env_words words = {.cluster = a->cluster, .node = a->node, .conf_path = a->conf_path};
+	struct exe_env_words words;
+	agent_env_words(a, &words);
 	struct exe_cgroup_limits limits;
 	int code = write_script(t, err);
 	if (code == 0)

@@ -267,7 +267,8 @@ static void put_streams(Mu__StepOrder *o, const Mu__StepAsk *ask)
 static void put_program(struct agent *a, Mu__StepOrder *o, const struct placing *p)
 {
 	const Mu__StepAsk *ask = p->ask;
-	struct exe_env_words words = {.cluster = a->cluster, .node = a->node, .conf_path = a->conf_path};
+	struct exe_env_words words;
+	agent_env_words(a, &words);
 	MU_CLEANUP(mu_buf_free) struct mu_buf base = {0};
 	o->argv = ask->argv;
 	o->n_argv = ask->n_argv;

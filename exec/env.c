@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 struct env_list {
 	struct mu_arena *arena;
@@ -148,6 +149,33 @@ static void put_login(struct env_list *l, const Mu__AttemptOrder *o)
 			put_text(l, row[i].name, row[i].value);
 }
 
+static bool is_in(const char *list, const char *name, size_t len)
+{
+	for (const char *p = list; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ',')) {
+		const char *word = p + strspn(p, " ");
+		size_t n = strcspn(word, ", ");
+		if (n > 7 && strncasecmp(word, "RLIMIT_", 7) == 0) {
+			word += 7;
+			n -= 7;
+		}
+		if (n == len && strncasecmp(word, name, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A limit of the submitting process that jobs here do not take along. */
+static bool is_kept_back(const struct exe_env_words *w, const char *entry)
+{
+	if (strncmp(entry, EXE_RLIMIT_PREFIX, sizeof EXE_RLIMIT_PREFIX - 1) != 0)
+		return false;
+	const char *name = entry + sizeof EXE_RLIMIT_PREFIX - 1;
+	size_t len = strcspn(name, "=");
+	if (w->propagate_except)
+		return is_in(w->propagate_except, "ALL", 3) || is_in(w->propagate_except, name, len);
+	return w->propagate && !is_in(w->propagate, "ALL", 3) && !is_in(w->propagate, name, len);
+}
+
 void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words, const Mu__StepOrder *step,
 		   struct mu_view base, struct mu_arena *arena, ProtobufCBinaryData **ret, size_t *ret_count)
 {
@@ -160,7 +188,8 @@ void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words,
 			     sent + TABLE_MAX};
 	for (size_t at = 0; at < base.len;) {
 		size_t len = strnlen((const char *)base.data + at, base.len - at);
-		if (at + len < base.len && memchr(base.data + at, '=', len))
+		if (at + len < base.len && memchr(base.data + at, '=', len) &&
+		    !is_kept_back(words, (const char *)base.data + at))
 			l.word[l.count++] =
 			    (ProtobufCBinaryData){len, mu_arena_dup(arena, base.data + at, len + 1)};
 		at += len + 1;

@@ -10,9 +10,14 @@
 #include "proto/base/buf.h"
 #include "proto/orders.pb-c.h"
 
+/* Limits travel as variables of this prefix; the shepherd sets them and takes them out (proto/rlimits.def).
+ */
+#define EXE_RLIMIT_PREFIX "SLURM_RLIMIT_"
+
 /* What the table takes from the agent. */
 struct exe_env_words {
 	const char *cluster, *node, *conf_path;
+	const char *propagate, *propagate_except; /* PropagateResourceLimits...; NULL: all, and none */
 	/* Filled by exe_env_build. */
 	const char *cpus_per_node, *tasks_per_node, *submit_dir, *umask;
 	const char *gpus, *gpus_visible, *step_gpus, *step_gtids;
@@ -20,8 +25,8 @@ struct exe_env_words {
 };
 
 /* Environment of the batch script (STEP NULL) or of a step: the user's block BASE (NAME=VALUE, each ended by
- * a NUL byte), then the table, later ones winning. A step's devices are those of STEP->gres. RET and its
- * strings lie in ARENA. */
+ * a NUL byte; of the limits in it those that are propagated), then the table, later ones winning. A step's
+ * devices are those of STEP->gres. RET and its strings lie in ARENA. */
 void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words, const Mu__StepOrder *step,
 		   struct mu_view base, struct mu_arena *arena, ProtobufCBinaryData **ret, size_t *ret_count);
 

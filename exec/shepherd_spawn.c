@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "exec/env.h"
 #include "exec/pattern.h"
 #include "exec/shepherd_step.h"
 #include "proto/states.h"
@@ -192,13 +194,62 @@ static void close_files(struct task_files *f)
 
 /* ---- the child ---- */
 
+/* The limits that a job takes along; without it the agent's hold. */
+static const struct {
+	const char *name;
+	int resource;
+} limit_row[] = {
+#define MU_RLIMIT(name) {#name, RLIMIT_##name},
+#include "proto/rlimits.def"
+#undef MU_RLIMIT
+};
+enum { LIMITS = sizeof limit_row / sizeof *limit_row };
+
 struct child_plan {
 	char **argv, **env;
+	size_t env_count;
+	bool limited[LIMITS];
+	rlim_t limit[LIMITS];
 	char *work_dir;
 	gid_t groups[256];
 	int group_count;
 	bool root;
 };
+
+/* Takes the limits out of the environment. */
+static void take_limits(struct child_plan *p)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < p->env_count; i++) {
+		char *entry = p->env[i], *end;
+		const char *name = entry + sizeof EXE_RLIMIT_PREFIX - 1;
+		if (strncmp(entry, EXE_RLIMIT_PREFIX, sizeof EXE_RLIMIT_PREFIX - 1) != 0) {
+			p->env[kept++] = entry;
+			continue;
+		}
+		size_t len = strcspn(name, "=");
+		for (size_t k = 0; name[len] && k < LIMITS; k++)
+			if (strlen(limit_row[k].name) == len && memcmp(limit_row[k].name, name, len) == 0) {
+				p->limit[k] = strtoull(name + len + 1, &end, 10);
+				p->limited[k] = end > name + len + 1 && *end == 0;
+			}
+	}
+	p->env_count = kept;
+	p->env[kept] = NULL;
+}
+
+/* Soft limits only, and never above the hard ones of this node. */
+static void set_limits(const struct child_plan *p)
+{
+	for (size_t k = 0; k < LIMITS; k++) {
+		__rlimit_resource_t resource = (__rlimit_resource_t)limit_row[k].resource;
+		struct rlimit now;
+		if (!p->limited[k] || getrlimit(resource, &now))
+			continue;
+		now.rlim_cur = p->limit[k] < now.rlim_max ? p->limit[k] : now.rlim_max;
+		setrlimit(resource, &now);
+	}
+}
 
 static void child_fail(int launch_fd, int stage)
 {
@@ -250,6 +301,7 @@ static void child_run(const struct shep_step *s, struct child_plan *p, const str
 	setsid();
 	if (dup2(f->in, 0) < 0 || dup2(f->out, 1) < 0 || dup2(f->err, 2) < 0)
 		child_fail(launch_fd, STAGE_GROUP);
+	set_limits(p);
 	if (p->root && setgroups((size_t)p->group_count, p->groups))
 		child_fail(launch_fd, STAGE_GROUPS);
 	if (p->root && setresgid(o->gid, o->gid, o->gid))
@@ -339,11 +391,13 @@ int shep_spawn(struct shep_step *s, struct mu_err *err)
 		return mu_fail(err, MU_EINVAL, "no program was named");
 	p.argv = word_list(&s->arena, o->argv, o->n_argv, 0);
 	p.env = word_list(&s->arena, o->env, o->n_env, 3);
+	p.env_count = o->n_env;
+	take_limits(&p);
 	p.work_dir = mu_arena_alloc(&s->arena, o->work_dir.len + 1);
 	memcpy(p.work_dir, o->work_dir.data, o->work_dir.len);
 	p.group_count = gid_list(o, p.groups);
 	for (size_t i = 0; i < s->task_count; i++) {
-		int code = start_task(s, i, &p, o->n_env, err);
+		int code = start_task(s, i, &p, p.env_count, err);
 		if (code)
 			return code;
 	}

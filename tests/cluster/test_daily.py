@@ -119,3 +119,15 @@ def test_large_script(t):
     for job in jobs:
         equal(rows[job][:2], ("COMPLETED", "0:0"), "job %d" % job)
     equal(c.read("long"), "198001\n", "what the long script found")
+
+
+@test(build="plain")
+def test_ulimit(t):
+    """A job has the limits of the shell that submitted it, as PropagateResourceLimitsExcept allows; a step those of its script."""
+    c = t.cluster(controllers=1, nodes=1, settings={"PropagateResourceLimitsExcept": "CORE"})
+    c.script("#!/bin/bash\nulimit -Sn; ulimit -Sc; env | grep -c RLIMIT; ulimit -Sn 321; srun bash -c 'ulimit -Sn'\n", "limits.sh")
+    done = c.run("bash", "-c", "ulimit -Sn 555; ulimit -Sc 7; sbatch --parsable -o limits limits.sh", user=USER).ok()
+    c.wait_ended(int(done.out))
+    lines = c.read("limits").split()
+    equal((lines[0], lines[2], lines[3]), ("555", "0", "321"), "open files, variables left over, open files of a step")
+    check(lines[1] != "7", "the size of core files was taken along")

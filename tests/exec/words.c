@@ -191,8 +191,40 @@ static void environments(void)
 		      value(env, n, more[i][0]));
 }
 
+/* Which limits of the submitting process a job takes along. */
+static void limits(void)
+{
+	static const char sent[] = "SLURM_RLIMIT_NOFILE=5\0SLURM_RLIMIT_STACK=6\0";
+	static const struct {
+		const char *propagate, *except, *nofile, *stack;
+	} row[] = {{NULL, NULL, "5", "6"},
+		   {"ALL", NULL, "5", "6"},
+		   {"NONE", NULL, "(unset)", "(unset)"},
+		   {"NOFILE,CORE", NULL, "5", "(unset)"},
+		   {"ALL", "RLIMIT_NOFILE", "(unset)", "6"},
+		   {NULL, "memlock, stack", "5", "(unset)"}};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		Mu__AttemptOrder o = MU__ATTEMPT_ORDER__INIT;
+		Mu__JobSpec spec = MU__JOB_SPEC__INIT;
+		struct exe_env_words words = {.cluster = "c", .node = "n1", .conf_path = "/etc/m.conf"};
+		MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+		ProtobufCBinaryData *env;
+		size_t n;
+		o.spec = &spec;
+		words.propagate = row[i].propagate;
+		words.propagate_except = row[i].except;
+		exe_env_build(&o, &words, NULL, (struct mu_view){(const uint8_t *)sent, sizeof sent - 1},
+			      &arena, &env, &n);
+		CHECK(strcmp(value(env, n, "SLURM_RLIMIT_NOFILE"), row[i].nofile) == 0 &&
+			  strcmp(value(env, n, "SLURM_RLIMIT_STACK"), row[i].stack) == 0,
+		      "row %zu: %s, %s", i, value(env, n, "SLURM_RLIMIT_NOFILE"),
+		      value(env, n, "SLURM_RLIMIT_STACK"));
+	}
+}
+
 int main(void)
 {
+	limits();
 	patterns();
 	emulated_nodes();
 	environments();
