@@ -57,6 +57,14 @@ int64_t cli_job_elapsed_sec(const Mu__JobRow *j, int64_t now_usec)
 void cli_job_reason(const Mu__JobRow *j, bool full, struct mu_buf *out)
 {
 	mu_buf_str(out, mu_job_reason_word(j->reason));
+	if (j->reason == REASON_RaisedSignal && j->exit_signal) {
+		const char *name = sigdescr_np(j->exit_signal);
+
+		mu_buf_printf(out, ":%d(", j->exit_signal);
+		for (; name && *name; name++) /* no blank: the reason is one word */
+			mu_buf_printf(out, "%c", *name == ' ' ? '_' : *name);
+		mu_buf_str(out, ")");
+	}
 	if (full && j->reason == REASON_ReqNodeNotAvail && j->reason_detail && *j->reason_detail)
 		mu_buf_printf(out,
 			      strncmp(j->reason_detail, "Unavail", 7) == 0 ? ", %s" : ", UnavailableNodes:%s",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "cli/column.h"
@@ -477,7 +478,9 @@ static int list_once(struct sinfo *s)
 	for (size_t i = 0; i < count; i++) { /* also where the view did not filter */
 		const char *name =
 		    ((Mu__PartitionRow *)rows[i])->conf ? ((Mu__PartitionRow *)rows[i])->conf->name : NULL;
-		bool keep = parts.n_partition == 0;
+		bool hidden = name && ((Mu__PartitionRow *)rows[i])->conf->hidden && getuid() != 0 &&
+			      !cli_args_has(s->args, OPT_all);
+		bool keep = parts.n_partition == 0 && !hidden;
 
 		for (size_t k = 0; k < parts.n_partition && !keep; k++)
 			keep = name && strcmp(name, parts.partition[k]) == 0;

@@ -131,3 +131,15 @@ def test_ulimit(t):
     lines = c.read("limits").split()
     equal((lines[0], lines[2], lines[3]), ("555", "0", "321"), "open files, variables left over, open files of a step")
     check(lines[1] != "7", "the size of core files was taken along")
+
+
+@test(build="plain")
+def test_reasons(t):
+    """A signal has its number in the reason; a hidden partition is for those who ask for it."""
+    c = t.cluster(controllers=1, nodes=1)
+    job = c.sbatch("--wrap", "kill -9 $$", user=USER)
+    c.wait_ended(job)
+    equal(c.run("squeue", "-h", "-t", "all", "-o", "%r").ok().out, "RaisedSignal:9(Killed)\n", "reason of a killed job")
+    c.run("scontrol", "update", "partition=debug", "hidden=yes").ok()
+    for words, user, lines in ((["-h"], USER, 0), (["-h", "-a"], USER, 1), (["-h", "-p", "debug"], USER, 1), (["-h"], None, 1)):
+        equal(len(c.run("sinfo", *words, user=user).ok().out.splitlines()), lines, "lines of sinfo %s of %s" % (words, user))
