@@ -32,8 +32,9 @@ enum {
 	AUTH_WINDOW_SEC = 300, /* a node's clock may differ by this much; a MUNGE credential lives as long */
 	AUTH_NODE_MAX = 255,   /* bytes of a node's name */
 	AUTH_RESENDS_MAX = 16, /* times that one credential is taken from its own host */
-	AUTH_SEEN_MAX = 1 << 18, /* credentials remembered: 256 Ki x 64 B = 16 MiB; 400 a second for the whole
-				    window and its slack */
+	AUTH_SEEN_MAX = 1 << 20, /* credentials remembered: 1 Mi x 80 B = 80 MiB at most, taken as they come;
+				    1,600 a second for the whole window and its slack: 10,000 nodes at one
+				    controller ask 1,000 times a second */
 	AUTH_GROUPS_MAX = 256	 /* supplementary groups of a user that are carried; the rest is cut */
 };
 

@@ -8,7 +8,7 @@
 #include "log/auth.h"
 #include "log/auth_parts.h"
 
-enum { BUCKETS_LOG2 = 16, NONE = -1 };
+enum { BUCKETS_LOG2 = 18, NONE = -1 };
 
 struct entry {
 	struct auth__seen seen;

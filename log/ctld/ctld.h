@@ -108,7 +108,8 @@ struct ctl_peer {
 
 /* A node's long poll. */
 struct ctl_poll {
-	struct ctl_poll *next;
+	struct ctl_poll *next; /* of the same node */
+	uint8_t due_key[16];   /* in ctl.polls_due: deadline, serial */
 	struct wire_call *call;
 	struct auth_who who;
 	char *node;
@@ -182,10 +183,13 @@ struct ctl {
 	struct mu_map flying;                    /* request id -> the request whose events are proposed and not settled */
 	_Atomic unsigned requests;               /* all ctl_req alive */
 
-	int64_t polls_swept_msec;
+	uint64_t poll_serial;
+	struct mu_map polls_due; /* deadline and serial -> struct ctl_poll * */
 	struct mu_map polls; /* node name -> list of struct ctl_poll: one as a rule, more after a client's retry */
 	struct mu_map dirty_nodes; /* node name -> (void *)1 */
 	bool all_nodes_dirty;
+	char dirty_from[SCH_KEY_MAX + 1]; /* while all are dirty: the last node looked at */
+	uint64_t beat_turn;
 	struct mu_map heard;       /* node name -> struct ctl_heard * */
 	int64_t heard_sent_msec, heard_logged_msec;
 	struct ctl_wait *waits;

@@ -2,6 +2,7 @@
  * Owns: who waits, which nodes' orders may have changed, who was heard since the last summary. */
 #include "log/ctld/ctld.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,11 @@
 #include "proto/pb.h"
 #include "proto/states.h"
 
-enum { WAIT_UNKNOWN_MSEC = 2000, POLL_SWEEP_MSEC = 250 }; /* how late an unchanged poll may be answered: 10,000 polls cost some milliseconds a sweep */
+enum {
+	WAIT_UNKNOWN_MSEC = 2000,
+	POLL_SLICE = 256, /* polls looked at in one go: a few milliseconds; the rest has its turn 20 ms later at the latest */
+	BEATS_MAX = 512	  /* loads and memories in one summary: each rewrites a node's row on every replica */
+};
 
 struct ctl_heard {
 	uint32_t load_centi;
@@ -101,6 +106,18 @@ static bool noticeable(const Mu__NodeRow *row, const struct ctl_heard *h)
 	return h->has_beat && (dl >= 50 || dm * 20 > row->free_mem_mib);
 }
 
+/* More than one summary may carry: every so-manieth, others at another turn. What is left out is noticed again. */
+static void thin_beats(struct ctl *c, Mu__NodesHeard *m)
+{
+	size_t every = (m->n_beat + BEATS_MAX - 1) / BEATS_MAX, kept = 0;
+
+	if (every < 2)
+		return;
+	for (size_t i = c->beat_turn % every; i < m->n_beat; i += every)
+		m->beat[kept++] = m->beat[i];
+	m->n_beat = kept;
+}
+
 /* The leader's summary: at most one an interval. */
 static void log_heard(struct ctl *c)
 {
@@ -115,6 +132,7 @@ static void log_heard(struct ctl *c)
 	uint32_t top = 0;
 
 	m.beat = mu_arena_alloc(&arena, (c->heard.count + 1) * sizeof *m.beat);
+	c->beat_turn++;
 	for (h = mu_map_seek(&c->heard, NULL, 0, 0, &key, &len); h; h = mu_map_seek(&c->heard, key, len, 1, &key, &len)) {
 		char *name = mu_arena_alloc(&arena, len + 1);
 		const Mu__NodeRow *row;
@@ -130,6 +148,7 @@ static void log_heard(struct ctl *c)
 			m.beat[m.n_beat++] = beat_of(&arena, name, h);
 	}
 	heard_clear(c);
+	thin_beats(c, &m);
 	if (top) {
 		m.heard.len = (top + 7) / 8;
 		m.heard.data = mu_arena_alloc(&arena, m.heard.len);
@@ -265,11 +284,21 @@ void ctl_poll_add(struct ctl *c, struct ctl_req *req)
 		return;
 	p->next = mu_map_get_str(&c->polls, p->node);
 	mu_map_put_str(&c->polls, p->node, p);
+	mu_put_be64(p->due_key, (uint64_t)p->deadline_msec);
+	mu_put_be64(p->due_key + 8, c->poll_serial++);
+	mu_map_put(&c->polls_due, p->due_key, sizeof p->due_key, p);
 }
 
 static void mark(struct ctl *c, const char *node)
 {
 	mu_map_put_str(&c->dirty_nodes, node, c);
+}
+
+/* From the first one on, also where a walk over all is under way: those behind it may have changed since. */
+static void all_dirty(struct ctl *c)
+{
+	c->all_nodes_dirty = true;
+	c->dirty_from[0] = 0;
 }
 
 void ctl_poll_changes(struct ctl *c, const struct sch_changes *changes)
@@ -280,13 +309,13 @@ void ctl_poll_changes(struct ctl *c, const struct sch_changes *changes)
 		if (k->kind == SCH_ROW_NODE) {
 			mu_map_put(&c->dirty_nodes, k->bytes, k->len, c);
 		} else if (k->kind == SCH_ROW_CONFIG) {
-			c->all_nodes_dirty = true;
+			all_dirty(c);
 		} else if (k->kind == SCH_ROW_JOB && k->len == 4 && !changes->v[i].gone) {
 			const char *names[256];
 			size_t n = sch_job_nodes(c->st, mu_get_be32(k->bytes), names, 256);
 
 			if (n > 256)
-				c->all_nodes_dirty = true;
+				all_dirty(c);
 			for (size_t j = 0; j < n && j < 256; j++)
 				mark(c, names[j]);
 		}
@@ -357,19 +386,22 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req)
 }
 
 /* ---- after a round, and every 20 ms ---- */
-/* Tries every poll of one node; those that are answered leave the list. */
-static void wake_node(struct ctl *c, const uint8_t *name, size_t len, bool timed)
+/* Tries every poll of one node; those that are answered leave the list. MUST_NOW: those whose time is over are answered anyway. */
+static void wake_node(struct ctl *c, const char *name, bool must_now)
 {
-	struct ctl_poll *p = mu_map_get(&c->polls, name, len), *kept = NULL, **tail = &kept;
-	int64_t now = ctl_mono_msec();
+	struct ctl_poll *p = mu_map_get_str(&c->polls, name), *kept = NULL, **tail = &kept;
+	int64_t now = must_now ? ctl_mono_msec() : 0;
 
 	if (!p)
 		return;
 	while (p) {
 		struct ctl_poll *next = p->next;
-		bool due = timed && now >= p->deadline_msec;
+		uint8_t due_key[sizeof p->due_key];
 
-		if ((timed && !due) || !poll_try(c, p, due)) {
+		memcpy(due_key, p->due_key, sizeof due_key);
+		if (poll_try(c, p, must_now && now >= p->deadline_msec)) {
+			(void)mu_map_del(&c->polls_due, due_key, sizeof due_key);
+		} else {
 			*tail = p;
 			tail = &p->next;
 		}
@@ -377,22 +409,60 @@ static void wake_node(struct ctl *c, const uint8_t *name, size_t len, bool timed
 	}
 	*tail = NULL;
 	if (kept)
-		mu_map_put(&c->polls, name, len, kept);
+		mu_map_put_str(&c->polls, name, kept);
 	else
-		mu_map_del(&c->polls, name, len);
+		(void)mu_map_del_str(&c->polls, name);
 }
 
-/* NAMES: the nodes to look at, by key. A node's own key is copied, for waking may remove it. */
-static void wake_nodes(struct ctl *c, const struct mu_map *names, bool timed)
+/* The next key behind NAME as text. */
+static bool next_name(const struct mu_map *map, const char *after, char name[SCH_KEY_MAX + 1])
 {
-	uint8_t name[SCH_KEY_MAX];
 	const uint8_t *key;
-	size_t len, n = 0;
+	size_t len;
 
-	for (void *v = mu_map_seek(names, NULL, 0, 0, &key, &len); v; v = mu_map_seek(names, name, n, 1, &key, &len)) {
-		n = len < sizeof name ? len : sizeof name;
-		memcpy(name, key, n);
-		wake_node(c, name, n, timed);
+	if (!mu_map_seek(map, after, strlen(after), 1, &key, &len) || len > SCH_KEY_MAX)
+		return false;
+	memcpy(name, key, len);
+	name[len] = 0;
+	return true;
+}
+
+static void wake_dirty(struct ctl *c, unsigned budget)
+{
+	char name[SCH_KEY_MAX + 1] = "";
+
+	while (budget-- && next_name(&c->dirty_nodes, "", name)) {
+		(void)mu_map_del_str(&c->dirty_nodes, name);
+		wake_node(c, name, false);
+	}
+}
+
+static void wake_all(struct ctl *c, unsigned budget)
+{
+	while (budget--) {
+		if (!next_name(&c->polls, c->dirty_from, c->dirty_from)) {
+			c->all_nodes_dirty = false;
+			c->dirty_from[0] = 0;
+			return;
+		}
+		wake_node(c, c->dirty_from, false);
+	}
+}
+
+static void wake_due(struct ctl *c, unsigned budget)
+{
+	int64_t now = ctl_mono_msec();
+
+	while (budget--) {
+		const uint8_t *key;
+		size_t len;
+		struct ctl_poll *p = mu_map_seek(&c->polls_due, NULL, 0, 0, &key, &len);
+		char name[SCH_KEY_MAX + 1];
+
+		if (!p || p->deadline_msec > now)
+			return;
+		(void)snprintf(name, sizeof name, "%s", p->node);
+		wake_node(c, name, true);
 	}
 }
 
@@ -417,9 +487,9 @@ void ctl_poll_wake(struct ctl *c)
 {
 	if (!c->all_nodes_dirty && !c->dirty_nodes.count)
 		return;
-	wake_nodes(c, c->all_nodes_dirty ? &c->polls : &c->dirty_nodes, false);
-	mu_map_clear(&c->dirty_nodes);
-	c->all_nodes_dirty = false;
+	wake_dirty(c, POLL_SLICE);
+	if (c->all_nodes_dirty)
+		wake_all(c, POLL_SLICE);
 	if (c->waits)
 		sweep_waits(c);
 }
@@ -428,10 +498,7 @@ void ctl_poll_housekeeping(struct ctl *c)
 {
 	int64_t now = ctl_mono_msec();
 
-	if (now - c->polls_swept_msec >= POLL_SWEEP_MSEC) {
-		c->polls_swept_msec = now;
-		wake_nodes(c, &c->polls, true);
-	}
+	wake_due(c, POLL_SLICE);
 	if (c->waits)
 		sweep_waits(c);
 	if (!c->heard.count)
