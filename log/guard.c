@@ -476,6 +476,18 @@ static void cut(struct log_guard *g, struct guard_peer *p, struct raft_append_en
 	g->stats.cut++;
 }
 
+/* How much of COMMIT a message without entries tells P: libraft there forgets what is beyond its disk. */
+static raft_index heard(struct log_guard *g, const struct guard_peer *p, raft_index commit)
+{
+	const struct raft *r = g->r;
+	if (r->state == RAFT_LEADER)
+		for (unsigned i = 0; i < r->configuration.n; i++)
+			if (r->configuration.servers[i].id == p->id &&
+			    r->leader_state.progress[i].match_index < commit)
+				return r->leader_state.progress[i].match_index;
+	return commit;
+}
+
 static int send_append(struct log_guard *g, struct raft_io_send *req, const struct raft_message *message,
 		       raft_io_send_cb cb)
 {
@@ -496,7 +508,8 @@ static int send_append(struct log_guard *g, struct raft_io_send *req, const stru
 		rv = g->in.send(g->r->io, req, &m, cb);
 	}
 	if (!rv && p)
-		p->told_commit = m.append_entries.leader_commit;
+		p->told_commit = m.append_entries.n_entries ? m.append_entries.leader_commit
+							    : heard(g, p, m.append_entries.leader_commit);
 	return rv;
 }
 
@@ -577,7 +590,11 @@ void log_guard_announce(struct log_guard *g)
 			continue;
 		struct guard_peer *p = peer_of(g, s->id);
 		raft_index prev = progress->next_index - 1;
+		/* A follower that has not said that the entries are on its disk leaves the word aside:
+		 * libraft there forgets a commit index beyond what is stored. It is told when it says so. */
 		raft_index commit = r->commit_index < prev ? r->commit_index : prev;
+		if (commit > progress->match_index)
+			commit = progress->match_index;
 		raft_term term = guard_term_of(r, prev);
 		if (!p || p->told_commit >= commit || !term)
 			continue;
