@@ -120,6 +120,7 @@ struct agent {
 	enum { AGENT_ASKED_NOTHING, AGENT_ASKED_POLL, AGENT_ASKED_REGISTER, AGENT_ASKED_CONFIG } asked;
 	bool registered, register_wanted, config_wanted, looked;
 	uint64_t seen_pos; /* position of the orders last received: a registration says what it rests on */
+	uint64_t floor_saved_pos;
 	uint64_t base_pos, floor_pos, register_pos; /* position of the last set; sets before floor are old
 						       news; starts wait for register */
 	uint8_t base_digest[64];

@@ -190,7 +190,7 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 	}
 	t->record->ended = describe_end(a, t);
 	t->phase = EXE_ENDED;
-	agent_attempt_save(t, true);
+	agent_attempt_save(t, false); /* forced to disk where the report of it must wait */
 	const Mu__AttemptEnded *e = t->record->ended;
 	diag_info("job %u attempt %u ended on this node: %s, exit %d:%d%s%s", e->job, e->attempt,
 		  mu_end_cause_word(e->cause), e->exit_code, e->exit_signal, e->detail ? ", " : "",
@@ -276,7 +276,9 @@ static Mu__AttemptRecord *record_new(struct agent *a, const Mu__AttemptOrder *or
 	return r;
 }
 
-/* The attempt's folder and record, on disk before anything of it exists. */
+/* The attempt's folder and record, in the file system before anything of it exists: another agent process
+ * finds them. They need not be forced to disk: after a power cut nothing of the attempt runs, and the boot id
+ * says so. */
 static struct agent_attempt *take_up(struct agent *a, const Mu__AttemptOrder *order, uint64_t pos)
 {
 	struct mu_arena arena = {0};
@@ -291,7 +293,7 @@ static struct agent_attempt *take_up(struct agent *a, const Mu__AttemptOrder *or
 	struct agent_attempt *t = agent_attempt_add(a, r, arena);
 	if (mkdirat(a->spool_dir, t->name, 0711) && errno != EEXIST)
 		diag_error("%s: %s", t->dir, strerror(errno));
-	agent_attempt_save(t, true);
+	agent_attempt_save(t, false);
 	return t;
 }
 
@@ -455,7 +457,7 @@ void agent_apply(struct agent *a, const Mu__OrderSet *set)
 			follow_limit(a, t, set->attempt[i]);
 	}
 	size_t count = exe_orders_compare(set, held, n, todo, sizeof todo / sizeof *todo);
-	/* Before anything is forgotten the floor goes to disk: no older set may ever start it again. */
+	/* Before anything is forgotten the floor is written: no older set may ever start it again. */
 	for (size_t i = 0; i < count && i < sizeof todo / sizeof *todo; i++)
 		if (todo[i].act == EXE_FORGET) {
 			agent_floor_save(a);

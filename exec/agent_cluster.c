@@ -319,6 +319,8 @@ static void take_report_answer(struct agent *a)
 			t->record->has_acknowledged = 1;
 			t->record->acknowledged = true;
 			agent_attempt_save(t, false);
+		} else if (t->report_sent) {
+			agent_attempt_save(t, true); /* nobody else has it yet: it must outlive a power cut */
 		}
 		t->report_sent = false;
 	}
@@ -347,6 +349,8 @@ static void ask_blob(struct agent *a)
 	b.hash = a->blob_is_env ? t->order->spec->env_hash : t->order->spec->script_hash;
 	b.offset = a->blob_is_env ? t->env.len : t->script.len;
 	b.job = t->order->job;
+	b.has_also = !a->blob_is_env && t->wants_env && !b.offset && !t->env.len;
+	b.also = t->order->spec->env_hash;
 	r.ask_case = MU__REQUEST__ASK_BLOB;
 	r.blob = &b;
 	ask(a->blob_link, &r, AGENT_ASK_MSEC);
@@ -367,6 +371,17 @@ static void blob_failed(struct agent *a, struct agent_attempt *t, const char *te
 	snprintf(detail, sizeof detail, "the %s cannot be fetched: %s",
 		 a->blob_is_env ? "environment" : "script", text);
 	agent_attempt_fail(a, t, detail);
+}
+
+/* The environment came with the script. */
+static void take_other(struct agent_attempt *t, const Mu__BlobReply *got)
+{
+	struct mu_buf other = {.data = got->also.data, .len = got->also.len};
+	if (!got->has_also || !t->wants_env || t->env.len ||
+	    !blob_is_right(&other, &t->order->spec->env_hash))
+		return;
+	mu_buf_add(&t->env, other.data, other.len);
+	t->wants_env = false;
 }
 
 static void take_blob_answer(struct agent *a)
@@ -392,6 +407,7 @@ static void take_blob_answer(struct agent *a)
 		blob_failed(a, t, "its pieces do not fit");
 		return;
 	}
+	take_other(t, got);
 	mu_buf_add(b, got->data.data, got->data.len);
 	if (b->len < got->total)
 		return;

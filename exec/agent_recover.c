@@ -26,15 +26,21 @@ static void close_fd(int *fd)
 
 /* ---- the floor ---- */
 
+/* Not forced to disk: a node that lost its power registers under another boot id, and starts nothing that was
+ * ordered before. */
 void agent_floor_save(struct agent *a)
 {
 	Mu__SpoolFloor f = MU__SPOOL_FLOOR__INIT;
 	struct mu_err err = {0};
+	if (a->floor_saved_pos && a->floor_saved_pos == a->floor_pos)
+		return;
 	f.has_pos = f.has_cluster_public = 1;
 	f.pos = a->floor_pos;
 	f.cluster_public = (ProtobufCBinaryData){sizeof a->keys.cluster_public, a->keys.cluster_public};
-	if (exe_spool_write_pb(a->spool_dir, "floor", &f.base, true, &err))
+	if (exe_spool_write_pb(a->spool_dir, "floor", &f.base, false, &err))
 		diag_error("%s", err.text);
+	else
+		a->floor_saved_pos = a->floor_pos;
 }
 
 /* True when the spool is this cluster's (or empty). */

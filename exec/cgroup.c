@@ -173,7 +173,7 @@ int exe_cgroup_open(const struct exe_cgroup_host *host, const char *path, struct
 		bool v2 = host->kind == EXE_CGROUP_V2;
 		if (v2 ? c > 0 : !host->mount[c][0])
 			continue;
-		snprintf(name, sizeof name, v2 ? "%s/%s" : "%s/%s/cgroup.procs",
+		snprintf(name, sizeof name, v2 ? "%s/%s" : "%s/%s/tasks",
 			 host->mount[v2 ? EXE_FREEZER : c], path);
 		ret->fd[c] = open(name, v2 ? O_RDONLY | O_DIRECTORY | O_CLOEXEC : O_WRONLY | O_CLOEXEC);
 		if (ret->fd[c] < 0) {
@@ -206,6 +206,8 @@ pid_t exe_cgroup_fork(const struct exe_cgroup_door *door, int *ret_errno)
 	pid_t pid = fork();
 	if (pid)
 		return pid;
+	/* It has one thread, so its `tasks` entry is the whole of it; `cgroup.procs` would stop every fork of the host
+	 * for some ten milliseconds. */
 	for (int c = 0; c < EXE_CONTROLLERS; c++)
 		if (door->fd[c] >= 0 && write(door->fd[c], "0", 1) < 0) {
 			*ret_errno = errno;

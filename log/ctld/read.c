@@ -210,9 +210,10 @@ static int blob_whole(struct ctl *c, const uint8_t *hash, struct mu_buf *out, st
 
 static void answer_blob(struct ctl *c, struct ctl_req *req)
 {
-	enum { PAGE = 4 << 20 };
+	enum { PAGE = 4 << 20, ALSO = 256 << 10 };
 	const Mu__BlobAsk *ask = req->request->blob;
 	MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf also = {0};
 	Mu__Reply reply = MU__REPLY__INIT;
 	Mu__BlobReply blob = MU__BLOB_REPLY__INIT;
 	struct mu_err err = {0};
@@ -230,6 +231,12 @@ static void answer_blob(struct ctl *c, struct ctl_req *req)
 	blob.total = out.len;
 	blob.data.data = out.data + ask->offset;
 	blob.data.len = out.len - ask->offset < PAGE ? out.len - ask->offset : PAGE;
+	/* A script and its environment are small as a rule, and a node that starts a job wants both. */
+	if (ask->has_also && !blob_whole(c, ask->also.data, &also, &err) && also.len <= ALSO) {
+		blob.has_also = 1;
+		blob.also.data = also.data;
+		blob.also.len = also.len;
+	}
 	reply.answer_case = MU__REPLY__ANSWER_BLOB;
 	reply.blob = &blob;
 	ctl_req_answer(c, req, &reply);
@@ -257,6 +264,11 @@ static bool same_hash(protobuf_c_boolean has, const ProtobufCBinaryData *a, cons
 	return has && a->len == MU_HASH_BYTES && b->len == MU_HASH_BYTES && !memcmp(a->data, b->data, MU_HASH_BYTES);
 }
 
+static bool job_names(const Mu__JobSpec *spec, const ProtobufCBinaryData *hash)
+{
+	return same_hash(spec->has_script_hash, &spec->script_hash, hash) || same_hash(spec->has_env_hash, &spec->env_hash, hash);
+}
+
 /* A blob is for the job's owner, operators, and nodes that run the job; its name must be one the job carries. */
 static bool may_read_blob(struct ctl *c, const struct ctl_req *req)
 {
@@ -264,10 +276,9 @@ static bool may_read_blob(struct ctl *c, const struct ctl_req *req)
 	const Mu__JobRow *job = sch_job(c->st, ask->job);
 	bool named, allowed = false;
 
-	if (!job || !job->spec || ask->hash.len != MU_HASH_BYTES)
+	if (!job || !job->spec)
 		return false;
-	named = same_hash(job->spec->has_script_hash, &job->spec->script_hash, &ask->hash) ||
-		same_hash(job->spec->has_env_hash, &job->spec->env_hash, &ask->hash);
+	named = job_names(job->spec, &ask->hash) && (!ask->has_also || job_names(job->spec, &ask->also));
 	if (req->author->node) {
 		for (size_t i = 0; i < job->n_alloc && !allowed; i++)
 			allowed = job->alloc[i]->node && !strcmp(job->alloc[i]->node, req->author->node);
@@ -376,6 +387,12 @@ static void wants_position(struct ctl *c, void *arg)
 	struct ctl_req *req = arg;
 
 	if (req->request->ask_case == MU__REQUEST__ASK_LOG) {
+		ctl_read_task(c, answer, req);
+		return;
+	}
+	/* A blob never changes: where the job is known here, nobody need be asked how new the State is. */
+	if (req->request->ask_case == MU__REQUEST__ASK_BLOB && may_read_blob(c, req)) {
+		req->pos = sch_pos(c->st);
 		ctl_read_task(c, answer, req);
 		return;
 	}
