@@ -42,5 +42,7 @@ bool answer_on_nodes(const struct answer *a, struct mu_view node_list);
 
 /* acct.c */
 int answer_acct(struct answer *a);
+/* shares.c */
+int answer_computed(struct answer *a);
 
 #endif

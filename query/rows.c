@@ -383,6 +383,17 @@ static int answer_what(struct answer *a)
 		if (!a->caller->operator)
 			return mu_fail(a->err, MU_EPERM, "the keys of nodes are shown to operators only");
 		return answer_all(a, SCH_ROW_NODE_KEY, add_any);
+	case MU__WHAT__WHAT_ACCOUNTS:
+		return answer_all(a, SCH_ROW_ACCOUNT, add_any);
+	case MU__WHAT__WHAT_USERS:
+		return answer_all(a, SCH_ROW_USER, add_any);
+	case MU__WHAT__WHAT_ASSOCS:
+		return answer_all(a, SCH_ROW_ASSOC, add_any);
+	case MU__WHAT__WHAT_QOS:
+		return answer_all(a, SCH_ROW_QOS, add_any);
+	case MU__WHAT__WHAT_SHARES:
+	case MU__WHAT__WHAT_PRIORITY:
+		return answer_computed(a);
 	default:
 		return mu_fail(a->err, MU_EINVAL, "a query of kind %d is unknown to this controller",
 			       (int)a->query->what);

@@ -271,13 +271,13 @@ void sch__accounts_rec_pack(const struct sch_state *st, const struct sch_rec *re
 		const struct sch_assoc *a = (const struct sch_assoc *)rec;
 		Mu__AssocRow row = *a->row;
 		row.n_used = used_list(st, &a->usage, &arena, &row.used);
-		SCH_SET(&row, used_usec, row.n_used ? a->usage.usec : 0);
+		SCH_SET(&row, used_usec, a->usage.usec);
 		mu_pb_pack(&row.base, out);
 	} else {
 		const struct sch_qos *q = (const struct sch_qos *)rec;
 		Mu__QosRow row = *q->row;
 		row.n_used = used_list(st, &q->usage, &arena, &row.used);
-		SCH_SET(&row, used_usec, row.n_used ? q->usage.usec : 0);
+		SCH_SET(&row, used_usec, q->usage.usec);
 		mu_pb_pack(&row.base, out);
 	}
 	mu_arena_free(&arena);

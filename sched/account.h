@@ -125,6 +125,7 @@ struct sch_accounts {
 	char *tres_name[SCH_TRES_MAX];
 	uint32_t tres_count;
 	struct sch_policy policy;
+	bool timed; /* some limit depends on the time */
 };
 
 /* account.c */
@@ -196,6 +197,11 @@ int64_t sch__limit_wall(const struct sch_state *st, uint32_t assoc, const char *
  */
 int64_t sch__tally_ahead(const struct sch_tally *t, uint32_t tres, int64_t now_usec);
 struct sch_want;
+/* Limits in minutes move with time: once a minute is a pass due while something waits. They are judged as of
+ * ClusterRow.limits_usec, the last time at which a pass became due, so that nothing changes between passes. */
+void sch__limits_timed(struct sch_state *st);
+void sch__limits_time(struct sch_state *st, int64_t before_usec);
+int64_t sch__limits_due(const struct sch_state *st);
 /* Refuses a submission beyond a submit limit, or one that could never run where QOS says DenyOnLimit. */
 int sch__limit_submit(const struct sch_state *st, const Mu__JobSpec *spec, const struct sch_want *w,
 		      const Mu__Author *a, struct mu_err *err);

@@ -96,9 +96,12 @@ int sch_evolve(struct sch_state *st, const struct sch_at *at, const uint8_t *eve
 	mu_arena_reset(&st->scratch->read);
 	if (at->time_usec > before)
 		st->cluster->now_usec = at->time_usec;
+	sch__limits_time(st, before);
 	struct sch_ev ev = {
 	    .st = st, .at = at, .now = st->cluster->now_usec, .event = e, .arena = &st->scratch->event};
 	ev.author = e && e->author ? e->author : &nobody;
+	if (e && e->author && e->kind_case != MU__EVENT__KIND_ACCOUNTS_CHANGED)
+		e->author->operator_ = sch_is_operator(st, e->author); /* Operators are rows, too. */
 	const struct sch_answer *known = e ? sch__answer_find(st, e->request) : NULL;
 	if (known) {
 		answer_again(known, ret_verdict);
@@ -126,9 +129,11 @@ void sch_entry_done(struct sch_state *st, uint64_t pos, int64_t time_usec, struc
 {
 	struct sch_key key = {.kind = SCH_ROW_CLUSTER};
 	assert(pos == st->cluster->entries + 1);
-	st->cluster->entries = pos;
-	if (time_usec > st->cluster->now_usec)
+	int64_t before = st->cluster->now_usec;
+	if (time_usec > before)
 		st->cluster->now_usec = time_usec;
+	sch__limits_time(st, before);
+	st->cluster->entries = pos;
 	mu_arena_reset(&st->scratch->read);
 	sch__note(changes, &st->cluster_change, &key, false);
 }

@@ -195,6 +195,7 @@ int sch__evolve_decided(struct sch_ev *ev)
 			       (unsigned long long)d->pass);
 	}
 	uint64_t wake = ev->st->wake_pos, starts_void = c->starts_void;
+	int64_t limits = c->limits_usec;
 	for (size_t i = 0; i < d->n_lost; i++)
 		lost(ev, d->lost[i]);
 	for (size_t i = 0; i < d->n_stop; i++)
@@ -206,7 +207,10 @@ int sch__evolve_decided(struct sch_ev *ev)
 	for (size_t i = 0; i < d->n_plan; i++)
 		plan(ev, d->plan[i]);
 	hand_over(ev, d);
-	if (c->starts_void == starts_void && !d->n_start && !d->n_stop && !d->n_lost)
-		ev->st->wake_pos = wake; /* Reasons and plans change nothing for the next pass. */
+	if (c->starts_void == starts_void && !d->n_start && !d->n_stop &&
+	    !d->n_lost) { /* Reasons and plans change nothing for the next pass. */
+		ev->st->wake_pos = wake;
+		ev->st->cluster->limits_usec = limits;
+	}
 	return 0;
 }

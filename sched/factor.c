@@ -8,9 +8,10 @@
 
 enum { PRIORITIES_PER_TICK = 1000 };
 
+/* To the nearest whole number: a tenth of 4000 is 400. */
 static uint64_t weigh(uint64_t weight, uint64_t factor)
 {
-	return weight * (factor >> 16) >> 16;
+	return (uint64_t)(((unsigned __int128)weight * factor + (MU_FIXED_ONE >> 1)) >> 32);
 }
 
 static uint64_t age_factor(const struct sch_state *st, const struct sch_job *j)

@@ -146,6 +146,7 @@ void sch__policy(struct sch_state *st)
 			p->reset = i;
 	read_weights(st, c);
 	read_maxima(st);
+	sch__limits_timed(st);
 }
 
 /* ---- usage ---- */

@@ -11,6 +11,7 @@
 #include "proto/conf.h"
 
 #define UNLIMITED_SEC (INT64_C(365) * 86400)
+#define MINUTE_USEC (60 * SCH_USEC)
 
 /* ---- demands ---- */
 
@@ -519,7 +520,7 @@ static uint32_t running(const struct spot *s, const struct sch_tally *more)
 static __int128 ahead(const struct asked *q, const struct spot *s, const struct sch_tally *more,
 		      uint32_t tres)
 {
-	int64_t now = q->st->cluster->now_usec;
+	int64_t now = q->st->cluster->limits_usec;
 	return (__int128)sch__tally_ahead(s->tally, tres, now) + sch__tally_ahead(more, tres, now) +
 	       (__int128)q->d->v[tres] * seconds(q);
 }
@@ -532,8 +533,8 @@ static bool over_minutes(const struct asked *q, const struct spot *s, const stru
 	if (!s->usage || !q->d->v[tres])
 		return false;
 	sch__usage_at(q->st, s->usage, s->tally ? s->tally : &none,
-		      s->kind == 'A' || !sch__qos_flag(s->qos, "NoDecay"), q->st->cluster->now_usec, amount,
-		      tres + 1);
+		      s->kind == 'A' || !sch__qos_flag(s->qos, "NoDecay"), q->st->cluster->limits_usec,
+		      amount, tres + 1);
 	__int128 sec = tres == SCH_TRES_MEM ? amount[tres] : amount[tres] / 1000;
 	if (sec >= (__int128)minutes * 60)
 		return true;
@@ -641,6 +642,48 @@ int64_t sch__limit_wall(const struct sch_state *st, uint32_t assoc, const char *
 		if (v[i].caps->plain[SCH_LIMIT_MAX_WALL] >= 0)
 			return v[i].caps->plain[SCH_LIMIT_MAX_WALL];
 	return -1;
+}
+
+/* ---- time ---- */
+
+static bool is_timed(const struct sch_caps *c)
+{
+	bool yes = c->plain[SCH_LIMIT_GRP_WALL] >= 0;
+	for (uint32_t i = 0; i < c->count; i++)
+		yes = yes || c->v[i].limit == SCH_LIMIT_GRP_TRES_MINS ||
+		      c->v[i].limit == SCH_LIMIT_GRP_TRES_RUN_MINS ||
+		      c->v[i].limit == SCH_LIMIT_MAX_TRES_RUN_MINS_USER ||
+		      c->v[i].limit == SCH_LIMIT_MAX_TRES_RUN_MINS_ACCOUNT;
+	return yes;
+}
+
+void sch__limits_timed(struct sch_state *st)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	bool timed = false;
+	for (uint32_t i = 0; i < st->accounts.tree_count; i++)
+		timed = timed || is_timed(&st->accounts.tree[i]->caps);
+	for (const struct sch_qos *q = mu_map_seek(&st->accounts.qos, NULL, 0, 0, &key, &len); q;
+	     q = mu_map_seek(&st->accounts.qos, key, len, 1, &key, &len))
+		timed = timed || is_timed(&q->caps);
+	st->accounts.timed = timed && st->accounts.policy.limits;
+}
+
+static int64_t minute(int64_t usec)
+{
+	return usec - usec % MINUTE_USEC;
+}
+
+void sch__limits_time(struct sch_state *st, int64_t before_usec)
+{
+	if (st->accounts.timed && minute(before_usec) != minute(st->cluster->now_usec))
+		sch__wake(st);
+}
+
+int64_t sch__limits_due(const struct sch_state *st)
+{
+	return st->accounts.timed && st->pending ? minute(st->cluster->now_usec) + MINUTE_USEC : 0;
 }
 
 /* ---- submission ---- */

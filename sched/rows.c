@@ -95,6 +95,7 @@ void sch__cluster_pack(const struct sch_state *st, struct mu_buf *out)
 	SCH_SET(&row, next_assoc_id, row.next_assoc_id);
 	SCH_SET(&row, next_qos_id, row.next_qos_id);
 	SCH_SET(&row, priority_usec, row.priority_usec);
+	SCH_SET(&row, limits_usec, row.limits_usec);
 	SCH_SET(&row, priority_cursor, row.priority_cursor);
 	SCH_SET(&row, jobs_submitted, row.jobs_submitted);
 	SCH_SET(&row, jobs_started, row.jobs_started);

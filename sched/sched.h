@@ -144,6 +144,15 @@ int64_t sch_due_usec(const struct sch_state *st);
 int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_arena *arena,
 	       Mu__Event **ret_event);
 
+/* ---- what State says of shares and priorities; rows in ARENA, texts of shares borrowed from State ---- */
+/* Association number INDEX of the tree, parents before children; MU_ENOENT behind the last. */
+int sch_explain_share(const struct sch_state *st, uint32_t index, struct mu_arena *arena, Mu__ShareRow **ret);
+/* The parts of a waiting job's priority as of sch_now_usec; MU_ENOENT when it does not wait. */
+int sch_explain_priority(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__PriorityRow **ret);
+uint32_t sch_next_waiting(const struct sch_state *st, uint32_t after); /* id of the next waiting job; 0: none */
+/* By who vouches for the author, or by his row among the users. */
+bool sch_is_operator(const struct sch_state *st, const Mu__Author *author);
+
 /* ---- orders ---- */
 /* What should exist on NODE, in ARENA: attempts in job order, digest filled. MU_ENOENT for an unknown node.
  */

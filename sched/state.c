@@ -246,6 +246,8 @@ struct sch_part *sch__part(const struct sch_state *st, const char *name)
 void sch__wake(struct sch_state *st)
 {
 	st->wake_pos = st->cluster->entries + 1;
+	if (!st->loading)
+		st->cluster->limits_usec = st->cluster->now_usec;
 }
 
 void sch__pair_key(uint8_t key[12], int64_t moment, uint32_t id)

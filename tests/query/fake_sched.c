@@ -248,3 +248,19 @@ void sch_entry_done(struct sch_state *st, uint64_t pos, int64_t time_usec, struc
 	put(st, &key, bytes, n, false);
 	touched(changes, &key, false);
 }
+
+/* Nothing is computed from rows that mean nothing. */
+int sch_explain_share(const struct sch_state *st, uint32_t index, struct mu_arena *arena, Mu__ShareRow **ret)
+{
+	return MU_ENOENT;
+}
+
+int sch_explain_priority(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__PriorityRow **ret)
+{
+	return MU_ENOENT;
+}
+
+uint32_t sch_next_waiting(const struct sch_state *st, uint32_t after)
+{
+	return 0;
+}

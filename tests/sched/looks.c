@@ -76,6 +76,8 @@ static const char *job_value(struct story *s, const Mu__JobRow *j, const char *k
 		 {"by", j->has_canceller ? mu_arena_printf(&s->arena, "%u", j->cancelled_by) : "none"},
 		 {"signal", mu_arena_printf(&s->arena, "%u/%llu", j->pending_signal,
 					    (unsigned long long)j->signal_seq)},
+		 {"account", j->account ? j->account : "none"},
+		 {"qos", j->qos ? j->qos : "none"},
 		 {"name", j->spec->name ? j->spec->name : "none"}};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		if (strcmp(v[i].key, key) == 0)
@@ -185,6 +187,10 @@ bool act_expect(struct story *s, char **word)
 		const Mu__NodeRow *n = sch_node(s->h.st, word[1]);
 		return n ? expect_pairs(s, word + 2, n, false) : wrong(s, "no node %s", word[1]);
 	}
+	if (strcmp(word[0], "share") == 0)
+		return expect_share(s, word + 1);
+	if (strcmp(word[0], "sprio") == 0)
+		return expect_sprio(s, word + 1);
 	if (strcmp(word[0], "orders") == 0)
 		return expect_orders(s, word + 1);
 	if (strcmp(word[0], "count") == 0)

@@ -17,6 +17,10 @@
  * with that error show queue|nodes|jobs|orders NODE expect job N key=value ... · expect node NAME key=value
  * ... · expect count jobs|starts_void|voided=N · expect orders NODE JOB.ATTEMPT:run|end
  *
+ *   account NAME [parent=P] [fairshare=N] [qos=LIST] [coordinator=LIST] <limits> [by=USER]
+ *   user NAME account=A [admin=N] <limits> · qos NAME [priority=N] [flags=LIST] <limits> · remove KIND NAME
+ *   expect share ACCOUNT[/USER] usage=SEC fair=PERMILLE · expect sprio JOB age=N fair=N ... (parts add up)
+ *
  * Usage: scenario FILE...            run; exit 1 on the first broken expectation or invariant
  *        scenario --record FILE OUT  run and write the event stream with its final digest
  *        scenario --replay LOG...    fold recorded streams and compare their digests */
@@ -49,7 +53,7 @@ static int code_of(const char *word)
 }
 
 /* The value behind KEY= among WORDS, or NULL. */
-static const char *value(char **word, const char *key)
+const char *story_value(char **word, const char *key)
 {
 	size_t len = strlen(key);
 	for (; *word; word++)
@@ -68,23 +72,24 @@ static bool flag(char **word, const char *key)
 
 static uint64_t number(char **word, const char *key, uint64_t otherwise)
 {
-	const char *v = value(word, key);
+	const char *v = story_value(word, key);
 	return v ? strtoull(v, NULL, 10) : otherwise;
 }
 
 /* ---- events ---- */
 
-static Mu__Author *author(struct story *s, char **word)
+Mu__Author *story_author(struct story *s, char **word)
 {
 	static const struct {
 		const char *name;
 		uint32_t uid;
-	} people[] = {{"root", 0}, {"alice", 1001}, {"bob", 1002}, {"carol", 1003}};
-	const char *user = value(word, "user");
+	} people[] = {{"root", 0}, {"alice", 1001}, {"bob", 1002}, {"carol", 1003}, {"dave", 1004}};
+	const char *user = story_value(word, "user");
 	Mu__Author *a = mu_arena_alloc(&s->arena, sizeof(*a));
 	mu__author__init(a);
 	a->user = mu_arena_strdup(&s->arena, user ? user : "root");
-	a->group = mu_arena_strdup(&s->arena, value(word, "group") ? value(word, "group") : "users");
+	a->group =
+	    mu_arena_strdup(&s->arena, story_value(word, "group") ? story_value(word, "group") : "users");
 	SET(a, uid, 2000);
 	for (size_t i = 0; i < sizeof(people) / sizeof(people[0]); i++)
 		if (strcmp(people[i].name, a->user) == 0)
@@ -95,7 +100,7 @@ static Mu__Author *author(struct story *s, char **word)
 	return a;
 }
 
-static Mu__Event *event(struct story *s, Mu__Event__KindCase kind)
+Mu__Event *story_event(struct story *s, Mu__Event__KindCase kind)
 {
 	Mu__Event *e = mu_arena_alloc(&s->arena, sizeof(*e));
 	mu__event__init(e);
@@ -113,7 +118,7 @@ static Mu__Event *event(struct story *s, Mu__Event__KindCase kind)
 static bool found(struct story *s, bool silent);
 
 /* Admission and fold, as a controller would. */
-static bool ask(struct story *s, Mu__Event *e)
+bool story_ask(struct story *s, Mu__Event *e)
 {
 	struct mu_err err = {0};
 	int rc = sch_admit(s->h.st, e, &err);
@@ -135,7 +140,7 @@ static bool lead(struct story *s, Mu__Event *e)
 	static Mu__Author leader = MU__AUTHOR__INIT;
 	leader.verifier = (char *)"controller";
 	e->author = &leader;
-	return ask(s, e);
+	return story_ask(s, e);
 }
 
 /* ---- the cluster ---- */
@@ -155,16 +160,16 @@ static bool act_nodes(struct story *s, char **word)
 		      (unsigned long long)cpus, (unsigned long long)sockets,
 		      (unsigned long long)(cpus / sockets / threads), (unsigned long long)threads,
 		      (unsigned long long)number(word, "mem", 16000));
-	if (value(word, "gpu"))
-		mu_buf_printf(&s->conf, " Gres=gpu:%s", value(word, "gpu"));
-	if (value(word, "gres"))
-		mu_buf_printf(&s->conf, " Gres=%s", value(word, "gres"));
-	if (value(word, "feature"))
-		mu_buf_printf(&s->conf, " Feature=%s", value(word, "feature"));
-	if (value(word, "weight"))
-		mu_buf_printf(&s->conf, " Weight=%s", value(word, "weight"));
-	if (value(word, "state"))
-		mu_buf_printf(&s->conf, " State=%s", value(word, "state"));
+	if (story_value(word, "gpu"))
+		mu_buf_printf(&s->conf, " Gres=gpu:%s", story_value(word, "gpu"));
+	if (story_value(word, "gres"))
+		mu_buf_printf(&s->conf, " Gres=%s", story_value(word, "gres"));
+	if (story_value(word, "feature"))
+		mu_buf_printf(&s->conf, " Feature=%s", story_value(word, "feature"));
+	if (story_value(word, "weight"))
+		mu_buf_printf(&s->conf, " Weight=%s", story_value(word, "weight"));
+	if (story_value(word, "state"))
+		mu_buf_printf(&s->conf, " State=%s", story_value(word, "state"));
 	mu_buf_str(&s->conf, "\n");
 	return true;
 }
@@ -209,7 +214,7 @@ static Mu__Config *parse_conf(struct story *s)
 static bool registers(struct story *s, const char *name, const char *boot, char **word)
 {
 	const Mu__NodeRow *row = sch_node(s->h.st, name);
-	Mu__Event *e = event(s, MU__EVENT__KIND_NODE_REGISTERED);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_NODE_REGISTERED);
 	Mu__NodeRegistered *r = e->node_registered = mu_arena_alloc(&s->arena, sizeof(*r));
 	Mu__NodeRow *n = mu_arena_alloc(&s->arena, sizeof(*n));
 	if (!row)
@@ -229,25 +234,25 @@ static bool registers(struct story *s, const char *name, const char *boot, char 
 	n->has_boot_id = 1;
 	n->boot_id.data = (uint8_t *)boot;
 	n->boot_id.len = strlen(boot);
-	if (value(word, "held")) {
+	if (story_value(word, "held")) {
 		static Mu__HeldAttempt held;
 		static Mu__HeldAttempt *list[] = {&held};
 		char *end;
 		mu__held_attempt__init(&held);
-		SET(&held, job, (uint32_t)strtoul(value(word, "held"), &end, 10));
+		SET(&held, job, (uint32_t)strtoul(story_value(word, "held"), &end, 10));
 		SET(&held, attempt, (uint32_t)strtoul(end + 1, NULL, 10));
 		r->held = list;
 		r->n_held = 1;
 	}
-	e->author = author(s, word);
+	e->author = story_author(s, word);
 	e->author->node = n->name;
-	return ask(s, e);
+	return story_ask(s, e);
 }
 
 static bool found(struct story *s, bool silent)
 {
 	s->founded = true;
-	Mu__Event *e = event(s, MU__EVENT__KIND_FOUNDED);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_FOUNDED);
 	Mu__Founded *f = e->founded = mu_arena_alloc(&s->arena, sizeof(*f));
 	char *none[] = {NULL};
 	mu__founded__init(f);
@@ -270,16 +275,16 @@ static bool found(struct story *s, bool silent)
 
 static bool act_submit(struct story *s, char **word)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_SUBMITTED);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_SUBMITTED);
 	e->submitted = mu_arena_alloc(&s->arena, sizeof(*e->submitted));
 	mu__submitted__init(e->submitted);
 	e->submitted->spec = spec(s, word);
-	e->author = author(s, word);
+	e->author = story_author(s, word);
 	if (!e->submitted->spec)
 		return false;
 	if (!flag(word, "interactive"))
 		SET(e->submitted->spec, batch, 1);
-	return ask(s, e);
+	return story_ask(s, e);
 }
 
 static size_t ids(struct story *s, const char *text, uint32_t **ret)
@@ -293,26 +298,26 @@ static size_t ids(struct story *s, const char *text, uint32_t **ret)
 
 static bool act_signal(struct story *s, char **word)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_JOB_SIGNAL);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_SIGNAL);
 	e->job_signal = mu_arena_alloc(&s->arena, sizeof(*e->job_signal));
 	mu__job_signal__init(e->job_signal);
 	e->job_signal->n_job = ids(s, word[0], &e->job_signal->job);
 	if (word[1] && isdigit((unsigned char)word[1][0]))
 		SET(e->job_signal, signal, (uint32_t)strtoul(word[1], NULL, 10));
-	e->author = author(s, word);
-	return ask(s, e);
+	e->author = story_author(s, word);
+	return story_ask(s, e);
 }
 
 static bool hold(struct story *s, char **word, bool release)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_JOB_HOLD);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_HOLD);
 	e->job_hold = mu_arena_alloc(&s->arena, sizeof(*e->job_hold));
 	mu__job_hold__init(e->job_hold);
 	e->job_hold->n_job = ids(s, word[0], &e->job_hold->job);
 	SET(e->job_hold, release, release);
-	e->author = author(s, word);
+	e->author = story_author(s, word);
 	SET(e->job_hold, by_admin, e->author->operator_);
-	return ask(s, e);
+	return story_ask(s, e);
 }
 
 static bool act_hold(struct story *s, char **word)
@@ -327,46 +332,46 @@ static bool act_release(struct story *s, char **word)
 
 static bool act_requeue(struct story *s, char **word)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_JOB_REQUEUE);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_REQUEUE);
 	e->job_requeue = mu_arena_alloc(&s->arena, sizeof(*e->job_requeue));
 	mu__job_requeue__init(e->job_requeue);
 	e->job_requeue->n_job = ids(s, word[0], &e->job_requeue->job);
 	SET(e->job_requeue, hold, flag(word, "hold"));
-	e->author = author(s, word);
-	return ask(s, e);
+	e->author = story_author(s, word);
+	return story_ask(s, e);
 }
 
 static bool act_update(struct story *s, char **word)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_JOB_UPDATE);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_UPDATE);
 	e->job_update = mu_arena_alloc(&s->arena, sizeof(*e->job_update));
 	mu__job_update__init(e->job_update);
 	SET(e->job_update, job, (uint32_t)strtoul(word[0], NULL, 10));
 	e->job_update->spec = spec(s, word + 1);
 	SET(e->job_update, begin_now, flag(word, "now"));
-	e->author = author(s, word);
-	return e->job_update->spec && ask(s, e);
+	e->author = story_author(s, word);
+	return e->job_update->spec && story_ask(s, e);
 }
 
 static bool act_part(struct story *s, char **word)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_PARTITION_UPDATE);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_PARTITION_UPDATE);
 	Mu__PartitionConf *c = mu_arena_alloc(&s->arena, sizeof(*c));
 	e->partition_update = mu_arena_alloc(&s->arena, sizeof(*e->partition_update));
 	mu__partition_update__init(e->partition_update);
 	mu__partition_conf__init(c);
 	c->name = mu_arena_strdup(&s->arena, word[0]);
-	c->state = mu_arena_strdup(&s->arena, value(word, "State"));
-	c->nodes = mu_arena_strdup(&s->arena, value(word, "Nodes"));
-	if (value(word, "MaxTime"))
+	c->state = mu_arena_strdup(&s->arena, story_value(word, "State"));
+	c->nodes = mu_arena_strdup(&s->arena, story_value(word, "Nodes"));
+	if (story_value(word, "MaxTime"))
 		SET(c, max_time_sec, (int64_t)number(word, "MaxTime", 0) * 60);
-	if (value(word, "MaxNodes"))
+	if (story_value(word, "MaxNodes"))
 		SET(c, max_nodes, (uint32_t)number(word, "MaxNodes", 0));
 	e->partition_update->conf = c;
 	SET(e->partition_update, create, flag(word, "create"));
 	SET(e->partition_update, remove, flag(word, "remove"));
-	e->author = author(s, word);
-	return ask(s, e);
+	e->author = story_author(s, word);
+	return story_ask(s, e);
 }
 
 /* ---- what nodes say ---- */
@@ -389,7 +394,7 @@ static uint32_t cause_of(const char *word)
 static bool report(struct story *s, uint32_t job, const char *node, char **word, bool batch, bool released)
 {
 	const Mu__JobRow *row = sch_job(s->h.st, job);
-	Mu__Event *e = event(s, MU__EVENT__KIND_ATTEMPT_ENDED);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_ATTEMPT_ENDED);
 	Mu__AttemptEnded *a = e->attempt_ended = mu_arena_alloc(&s->arena, sizeof(*a));
 	mu__attempt_ended__init(a);
 	SET(a, job, job);
@@ -402,8 +407,8 @@ static bool report(struct story *s, uint32_t job, const char *node, char **word,
 		SET(a, exit_signal, (int32_t)number(word, "signal", 0));
 		SET(a, oom_kills, (uint32_t)number(word, "oom", 0));
 	}
-	SET(a, cause, cause_of(value(word, "cause")));
-	a->detail = mu_arena_strdup(&s->arena, value(word, "detail"));
+	SET(a, cause, cause_of(story_value(word, "cause")));
+	a->detail = mu_arena_strdup(&s->arena, story_value(word, "detail"));
 	if (batch && flag(word, "step")) {
 		static Mu__StepRow step;
 		static Mu__StepRow *list[] = {&step};
@@ -414,9 +419,9 @@ static bool report(struct story *s, uint32_t job, const char *node, char **word,
 		a->step = list;
 		a->n_step = 1;
 	}
-	e->author = author(s, word);
+	e->author = story_author(s, word);
 	e->author->node = a->node;
-	return ask(s, e);
+	return story_ask(s, e);
 }
 
 static bool act_end(struct story *s, char **word)
@@ -446,15 +451,16 @@ static bool act_node(struct story *s, char **word)
 	if (strcmp(verb, "register") == 0)
 		return registers(s, word[0], "boot 1", word);
 	if (strcmp(verb, "reboot") == 0)
-		return registers(s, word[0], value(word, "boot") ? value(word, "boot") : "boot 2", word);
+		return registers(s, word[0], story_value(word, "boot") ? story_value(word, "boot") : "boot 2",
+				 word);
 	if (strcmp(verb, "fenced") == 0) {
-		Mu__Event *e = event(s, MU__EVENT__KIND_NODE_FENCED);
+		Mu__Event *e = story_event(s, MU__EVENT__KIND_NODE_FENCED);
 		e->node_fenced = mu_arena_alloc(&s->arena, sizeof(*e->node_fenced));
 		mu__node_fenced__init(e->node_fenced);
 		e->node_fenced->node = mu_arena_strdup(&s->arena, word[0]);
 		return lead(s, e);
 	}
-	Mu__Event *e = event(s, MU__EVENT__KIND_NODE_UPDATE);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_NODE_UPDATE);
 	Mu__NodeUpdate *u = e->node_update = mu_arena_alloc(&s->arena, sizeof(*u));
 	struct mu_err err = {0};
 	mu__node_update__init(u);
@@ -462,24 +468,24 @@ static bool act_node(struct story *s, char **word)
 		return wrong(s, "%s", err.text);
 	if (!strchr(verb, '='))
 		u->state = mu_arena_strdup(&s->arena, verb);
-	u->reason = mu_arena_strdup(&s->arena, value(word, "reason"));
+	u->reason = mu_arena_strdup(&s->arena, story_value(word, "reason"));
 	SET(u, fenced, flag(word + 2, "fenced"));
-	if (value(word, "weight"))
+	if (story_value(word, "weight"))
 		SET(u, weight, (uint32_t)number(word, "weight", 1));
-	if (value(word, "feature")) {
+	if (story_value(word, "feature")) {
 		SET(u, set_feature, 1);
 		u->feature = mu_arena_alloc(&s->arena, sizeof(char *));
-		u->feature[0] = mu_arena_strdup(&s->arena, value(word, "feature"));
+		u->feature[0] = mu_arena_strdup(&s->arena, story_value(word, "feature"));
 		u->n_feature = 1;
 	}
-	e->author = author(s, word);
-	return ask(s, e);
+	e->author = story_author(s, word);
+	return story_ask(s, e);
 }
 
 static bool act_heard(struct story *s, char **word)
 {
 	uint8_t bits[32] = {0};
-	Mu__Event *e = event(s, MU__EVENT__KIND_NODES_HEARD);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_NODES_HEARD);
 	for (unsigned i = 0; i < s->nodes && i < 256; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "n%u", i + 1);
@@ -500,7 +506,7 @@ static bool act_heard(struct story *s, char **word)
 
 static bool act_leader(struct story *s, char **word)
 {
-	Mu__Event *e = event(s, MU__EVENT__KIND_LEADER_ELECTED);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_LEADER_ELECTED);
 	e->leader_elected = mu_arena_alloc(&s->arena, sizeof(*e->leader_elected));
 	mu__leader_elected__init(e->leader_elected);
 	SET(e->leader_elected, replica, 2);
@@ -510,7 +516,7 @@ static bool act_leader(struct story *s, char **word)
 static bool act_tick(struct story *s, char **word)
 {
 	s->h.now_usec += strtoll(word[0], NULL, 10) * 1000000;
-	Mu__Event *e = event(s, MU__EVENT__KIND_TICK);
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_TICK);
 	e->tick = mu_arena_alloc(&s->arena, sizeof(*e->tick));
 	mu__tick__init(e->tick);
 	return lead(s, e);
@@ -560,7 +566,8 @@ static const struct {
     {"cancel", act_signal, false},   {"signal", act_signal, false},	 {"hold", act_hold, false},
     {"release", act_release, false}, {"requeue", act_requeue, false},	 {"update", act_update, false},
     {"part", act_part, false},	     {"again", act_again, false},	 {"show", act_show, false},
-    {"expect", act_expect, false},   {"budget", act_budget, false},
+    {"account", act_account, false}, {"user", act_user, false},		 {"qos", act_qos, false},
+    {"remove", act_remove, false},   {"expect", act_expect, false},	 {"budget", act_budget, false},
 };
 
 static bool run_line(struct story *s, char *line)

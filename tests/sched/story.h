@@ -32,4 +32,17 @@ Mu__JobSpec *spec(struct story *s, char **word);
 bool act_expect(struct story *s, char **word);
 bool act_show(struct story *s, char **word);
 
+/* Shared by the acts: KEY= among words, who asks, a fresh event, admission and fold. */
+const char *story_value(char **word, const char *key);
+Mu__Author *story_author(struct story *s, char **word);
+Mu__Event *story_event(struct story *s, Mu__Event__KindCase kind);
+bool story_ask(struct story *s, Mu__Event *e);
+/* account_words.c */
+bool act_account(struct story *s, char **word);
+bool act_user(struct story *s, char **word);
+bool act_qos(struct story *s, char **word);
+bool act_remove(struct story *s, char **word);
+bool expect_share(struct story *s, char **word);
+bool expect_sprio(struct story *s, char **word);
+
 #endif
