@@ -137,6 +137,7 @@ void cli_completion(FILE *out);
 
 /* ---- commands: words after the name; exit code ---- */
 int cli_sbatch(struct cli *c, int argc, char **argv);
+int cli_salloc(struct cli *c, int argc, char **argv);
 int cli_srun(struct cli *c, int argc, char **argv);
 int cli_squeue(struct cli *c, int argc, char **argv);
 int cli_sinfo(struct cli *c, int argc, char **argv);

@@ -47,7 +47,6 @@ void cli_fatal(const struct cli *c, const char *format, ...)
 static const struct {
 	const char *name, *instead;
 } absent[] = {
-    {"salloc", "put the commands into a script and give it to sbatch"},
     {"sattach", "read the step's output file instead"},
     {"sbcast", "copy files with srun and cp instead"},
     {"sacctmgr", "accounts are those of the configuration file"},
@@ -63,7 +62,7 @@ static const struct {
 	const char *name;
 	int (*run)(struct cli *c, int argc, char **argv);
 } commands[] = {
-    {"sbatch", cli_sbatch},   {"srun", cli_srun},	  {"squeue", cli_squeue}, {"sinfo", cli_sinfo},
+    {"sbatch", cli_sbatch},   {"salloc", cli_salloc},   {"srun", cli_srun},	  {"squeue", cli_squeue}, {"sinfo", cli_sinfo},
     {"scancel", cli_scancel}, {"scontrol", cli_scontrol}, {"sacct", cli_sacct},	  {"sdiag", cli_sdiag},
 };
 

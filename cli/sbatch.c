@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/allocate.h"
 #include "cli/spec.h"
 #include "proto/base/hash.h"
 #include "proto/states.h"
@@ -119,24 +120,21 @@ static bool is_ascii(const char *p)
 	return !*p;
 }
 
-/* What the submitting process itself brings along. */
-static int add_surroundings(struct cli *c, const struct cli_args *args, const struct script *s, int argc,
-			    char **argv, Mu__JobSpec *spec, struct mu_err *err)
+int cli_spec_surroundings(struct cli *c, const char *command, int argc, char **argv, Mu__JobSpec *spec,
+			  struct mu_err *err)
 {
 	char host[256] = "";
-	const char *line = printable_line(&c->arena, "sbatch", argc, argv);
+	const char *line = printable_line(&c->arena, command, argc, argv);
 	mode_t mask = umask(0);
 
 	umask(mask);
 	gethostname(host, sizeof host - 1);
-	spec->has_batch = spec->batch = 1;
+	spec->has_batch = 1;
 	spec->submit_host = mu_arena_strdup(&c->arena, host);
 	spec->has_submit_sid = spec->has_umask = 1;
 	spec->submit_sid = (uint32_t)getsid(0);
 	spec->umask = mask;
-	spec->submit_line = (char *)(is_ascii(line) ? line : "sbatch");
-	if (!spec->name)
-		spec->name = (char *)s->name;
+	spec->submit_line = (char *)(is_ascii(line) ? line : command);
 	if (!spec->has_work_dir || spec->work_dir.len == 0 || spec->work_dir.data[0] != '/') {
 		const char *dir =
 		    spec->has_work_dir && spec->work_dir.len ? (char *)spec->work_dir.data : ".";
@@ -148,6 +146,16 @@ static int add_surroundings(struct cli *c, const struct cli_args *args, const st
 						      ? mu_arena_printf(&c->arena, "%.*s", (int)len - 2, full)
 						      : full);
 	}
+	return cli_spec_check(spec, err);
+}
+
+/* What the submitting process itself brings along. */
+static int add_surroundings(struct cli *c, const struct cli_args *args, const struct script *s, int argc,
+			    char **argv, Mu__JobSpec *spec, struct mu_err *err)
+{
+	spec->batch = 1;
+	if (!spec->name)
+		spec->name = (char *)s->name;
 	spec->has_command = 1;
 	spec->command = bytes(&c->arena, s->command);
 	if (args->word_count > 1) {
@@ -156,7 +164,7 @@ static int add_surroundings(struct cli *c, const struct cli_args *args, const st
 		for (size_t i = 0; i < spec->n_argv; i++)
 			spec->argv[i] = bytes(&c->arena, args->words[i + 1]);
 	}
-	return cli_spec_check(spec, err);
+	return cli_spec_surroundings(c, "sbatch", argc, argv, spec, err);
 }
 
 static Mu__Blob *blob_of(struct mu_arena *arena, const void *data, size_t len, ProtobufCBinaryData *ret_hash)

@@ -1,6 +1,7 @@
-/* cli/srun.c: runs a program as a step of the job that this process belongs to. Asks the step manager (the
- * agent of this node, on its Unix socket) and then talks to the step itself over the same connection;
- * cli/srun_io.c moves the bytes. */
+/* cli/srun.c: runs a program as a step: of the job that this process belongs to, of another one (--jobid), or
+ * of an allocation of its own. Asks the step manager, which is the agent of the job's first node. A step on
+ * that node alone goes on over the same connection; one on several nodes is started by asking each node's
+ * agent for its part. cli/srun_io.c moves the bytes. */
 #include "cli/srun.h"
 
 #include <errno.h>
@@ -18,10 +19,11 @@
 
 enum {
 	ENVIRONMENT_MAX = 3 << 20,
-	CONNECT_MSEC = 5000,
-	ANSWER_MSEC = 60000,
 	RETRY_FIRST_MSEC = 100,
-	RETRY_LAST_MSEC = 2000
+	RETRY_LAST_MSEC = 2000,
+	PART_TRIES = 300, /* a node to which the job's order has not come yet */
+	PART_PAUSE_MSEC = 100,
+	HOSTS_MAX = 65536
 };
 
 extern char **environ;
@@ -126,44 +128,90 @@ static void fill_streams(Mu__StepAsk *ask, const Mu__JobSpec *spec)
 	ask->open_append = spec->open_append;
 }
 
+static int expand(struct srun *s, const char *list, char ***ret, size_t *ret_count, struct mu_err *err)
+{
+	return list ? mu_hostlist_expand(list, HOSTS_MAX, &s->cli->arena, ret, ret_count, err) : 0;
+}
+
+/* SLURM_HOSTFILE: a host or a host list for each task, in order. */
+static int fill_hosts(struct srun *s, Mu__StepAsk *ask, struct mu_err *err)
+{
+	const char *path = getenv("SLURM_HOSTFILE");
+	struct mu_buf list MU_CLEANUP(mu_buf_free) = {0};
+	char *text;
+	size_t len;
+	int rc;
+
+	if (!path || !*path)
+		return mu_fail(
+		    err, MU_EINVAL,
+		    "--distribution=arbitrary needs SLURM_HOSTFILE, a file with a host for each task");
+	rc = cli_read_file(path, 1 << 20, &s->cli->arena, &text, &len, err);
+	if (rc)
+		return rc;
+	ask->host = mu_arena_alloc(&s->cli->arena, HOSTS_MAX * sizeof *ask->host);
+	for (char *p = text; *p;) {
+		size_t word = strcspn(p, " \t\r\n");
+		char **names;
+		size_t count = 0;
+
+		if (word) {
+			rc = expand(s, mu_arena_printf(&s->cli->arena, "%.*s", (int)word, p), &names, &count,
+				    err);
+			if (rc)
+				return rc;
+		}
+		for (size_t i = 0; i < count && ask->n_host < HOSTS_MAX; i++)
+			ask->host[ask->n_host++] = names[i];
+		p += word + (p[word] != 0);
+	}
+	return 0;
+}
+
 static int fill_nodes(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, struct mu_err *err)
 {
 	const struct cli_given *nodes = cli_args_last(s->args, OPT_nodes),
 			       *tasks = cli_args_last(s->args, OPT_ntasks);
+	const char *relative = cli_args_value(s->args, OPT_relative);
 	bool tasks_asked = tasks && (tasks->level == CLI_LINE || !nodes || nodes->level != CLI_LINE);
+	bool nodes_asked = nodes && nodes->level == CLI_LINE;
 	uint32_t n = spec->has_nodes_min ? spec->nodes_min : 1;
+	int64_t first = 0;
+	int rc = expand(s, spec->nodes_required, &ask->nodes_required, &ask->n_nodes_required, err);
 
-	ask->has_ntasks = ask->has_nodes = 1;
+	if (!rc)
+		rc = expand(s, spec->nodes_excluded, &ask->nodes_excluded, &ask->n_nodes_excluded, err);
+	if (!rc && relative && mu_number_parse("--relative", relative, 0, HOSTS_MAX, &first, NULL))
+		rc = mu_fail(err, MU_EINVAL, "Invalid numeric value \"%s\" for --relative.", relative);
+	if (!rc && ask->distribution && strncasecmp(ask->distribution, "arbitrary", 9) == 0)
+		rc = fill_hosts(s, ask, err);
+	if (rc)
+		return rc;
+	/* Nodes by name are a wish for at least those. */
+	if (!nodes_asked && ask->n_nodes_required)
+		n = (uint32_t)ask->n_nodes_required;
+	ask->has_ntasks = ask->has_nodes = ask->has_relative = ask->has_nodes_asked = 1;
+	ask->relative = (uint32_t)first;
 	ask->ntasks = spec->has_ntasks && (tasks_asked || !nodes)
 			  ? spec->ntasks
 			  : n * (spec->ntasks_per_node ? spec->ntasks_per_node : 1);
 	if (tasks && nodes && nodes->level == CLI_LINE && tasks->level != CLI_LINE)
 		ask->ntasks = spec->ntasks > n ? spec->ntasks : n;
+	if (!tasks_asked && !nodes_asked && ask->n_nodes_required)
+		ask->ntasks = n * (spec->ntasks_per_node ? spec->ntasks_per_node : 1);
 	/* What the job has is no wish for all of its nodes. */
-	if (nodes && nodes->level != CLI_LINE && ask->ntasks < n)
+	if (!nodes_asked && ask->ntasks < n)
 		n = ask->ntasks;
 	if (n > ask->ntasks)
 		return mu_fail(err, MU_ENODECOUNT, "%u tasks cannot run on %u nodes", ask->ntasks, n);
 	ask->nodes = n;
-	for (int k = 0; k < 2; k++) {
-		const char *list = k ? spec->nodes_excluded : spec->nodes_required;
-		char **names;
-		size_t count;
-		bool here = false;
-		int rc;
-
-		if (!list)
-			continue;
-		rc = mu_hostlist_expand(list, 65536, &s->cli->arena, &names, &count, err);
-		if (rc)
-			return rc;
-		for (size_t i = 0; i < count; i++)
-			here = here || strcmp(names[i], s->node) == 0;
-		if (here == (k == 1))
-			return mu_fail(err, MU_ENODECONFIG,
-				       "Requested node configuration is not available: steps run on %s",
-				       s->node);
+	ask->nodes_asked = nodes_asked;
+	if (nodes_asked && spec->has_nodes_max && spec->nodes_max >= n) {
+		ask->has_nodes_max = 1;
+		ask->nodes_max = spec->nodes_max;
 	}
+	ask->has_overcommit = spec->has_overcommit;
+	ask->overcommit = spec->overcommit;
 	return 0;
 }
 
@@ -175,8 +223,10 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 		   *bind = cli_args_value(args, OPT_cpu_bind);
 	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
 	mode_t mask = umask(0);
-	int rc = fill_nodes(s, ask, spec, err);
+	int rc;
 
+	ask->distribution = (char *)cli_args_value(args, OPT_distribution);
+	rc = fill_nodes(s, ask, spec, err);
 	umask(mask);
 	if (!rc)
 		rc = fill_words(s, ask, spec, err);
@@ -184,7 +234,7 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 		return rc;
 	fill_streams(ask, spec);
 	ask->has_job = 1;
-	ask->job = s->job;
+	ask->job = s->job.job;
 	ask->has_cpus_per_task = spec->has_cpus_per_task;
 	ask->cpus_per_task = spec->cpus_per_task;
 	ask->has_ntasks_per_node = spec->has_ntasks_per_node;
@@ -211,7 +261,6 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	/* The name in the environment is the job's, not this step's. */
 	ask->name = cli_args_has(args, OPT_job_name) ? spec->name : NULL;
 	ask->cpu_bind = (char *)(bind ? bind : cli_args_value(args, OPT_cpu_bind_old));
-	ask->distribution = (char *)cli_args_value(args, OPT_distribution);
 	mu_buf_str(&text, "srun");
 	for (int i = 0; i < argc && text.len < 8192; i++)
 		mu_buf_printf(&text, " %s", argv[i]);
@@ -223,63 +272,85 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 
 /* ---- asking ---- */
 
-static int connect_agent(struct srun *s, struct mu_err *err)
+static void hang_up(struct srun *s)
 {
-	const char *address =
-	    mu_arena_printf(&s->cli->arena, "ipc://%s/agent.%s.sock", s->cli->conf.run_dir, s->node);
-	int rc = MU_ECONNECT;
-
-	/* An agent that is being restarted is back in a moment. */
-	for (int tries = 0; tries < 50; tries++) {
-		rc = stream_connect(address, CONNECT_MSEC, &s->fd, err);
-		if (rc != MU_ECONNECT)
-			break;
-		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+	for (size_t i = 0; i < s->conns; i++) {
+		close(s->conn[i].fd);
+		stream_reader_free(&s->conn[i].reader);
+		mu_buf_free(&s->conn[i].to_send);
 	}
+	s->conns = 0;
+	if (s->manager >= 0)
+		close(s->manager);
+	s->manager = -1;
+	stream_reader_free(&s->manager_reader);
+	s->manager_reader = (struct stream_reader){0};
+}
+
+static int send_ask(struct srun *s, const Mu__StepAsk *ask, const struct cli_door *door, int *ret_fd,
+		    struct stream_reader *ret_reader, Mu__StepGranted **ret, struct mu_err *err)
+{
+	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
+
+	mu_pb_pack(&ask->base, &body);
+	return cli_door_ask(s->cli, &s->job, door, STREAM_STEP_ASK, (struct mu_view){body.data, body.len},
+			    ret_fd, ret_reader, ret, err);
+}
+
+static void add_conn(struct srun *s, int fd, struct stream_reader reader, const char *node)
+{
+	s->conn[s->conns++] = (struct srun_conn){.fd = fd, .node = node, .reader = reader};
+}
+
+/* Starts one node's part. A node that has not heard of the job yet is asked again. */
+static int ask_part(struct srun *s, const Mu__StepAsk *ask, size_t index, struct mu_err *err)
+{
+	Mu__StepAsk one = *ask;
+	Mu__StepWhole whole = *s->granted->whole;
+	const Mu__StepPart *part = s->granted->part[index];
+	const struct cli_door door = {part->node, part->addr && *part->addr ? part->addr : part->node,
+				      part->port};
+	struct stream_reader reader = {0};
+	Mu__StepGranted *granted;
+	int fd = -1, rc = 0;
+
+	whole.has_node_index = 1;
+	whole.node_index = (uint32_t)index;
+	one.part = s->granted->part[index];
+	one.whole = &whole;
+	if (!cli_door_local(s->cli, part->node) && !s->job.has_key &&
+	    (rc = cli_job_ask(s->cli, &s->job, 2, 0, err)))
+		return rc;
+	for (int tries = 0; tries < PART_TRIES; tries++) {
+		rc = send_ask(s, &one, &door, &fd, &reader, &granted, err);
+		if (rc != MU_EJOBID)
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = PART_PAUSE_MSEC * 1000000L}, NULL);
+	}
+	if (rc == 0)
+		add_conn(s, fd, reader, part->node);
 	return rc;
 }
 
 /* 0: granted; 1: busy, ask again; negative: refused. */
 static int ask_once(struct srun *s, const Mu__StepAsk *ask, struct mu_err *err)
 {
-	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0}, out MU_CLEANUP(mu_buf_free) = {0};
-	struct stream_frame f;
-	Mu__StepRefused *refused;
-	int rc = connect_agent(s, err);
+	struct stream_reader reader = {0};
+	int fd = -1, rc = send_ask(s, ask, &s->job.first, &fd, &reader, &s->granted, err);
 
 	if (rc)
 		return rc;
-	mu_pb_pack(&ask->base, &body);
-	stream_put(&out, STREAM_STEP_ASK, 0, body.data, body.len);
-	rc = stream_write_all(s->fd, out.data, out.len, err);
-	while (!rc) {
-		rc = stream_read_frame(s->fd, &s->reader, ANSWER_MSEC, &f, err);
-		if (!rc && f.kind != STREAM_PING)
-			break;
+	s->conn = mu_arena_alloc(&s->cli->arena, (s->granted->n_part + 1) * sizeof *s->conn);
+	if (!s->granted->n_part || !s->granted->whole) {
+		add_conn(s, fd, reader, s->granted->n_node ? s->granted->node[0] : s->job.first.node);
+		return 0;
 	}
+	s->manager = fd;
+	s->manager_reader = reader;
+	for (size_t i = 0; i < s->granted->n_part && rc == 0; i++)
+		rc = ask_part(s, ask, i, err);
 	if (rc)
-		goto out;
-	if (f.kind == STREAM_GRANTED) {
-		s->granted = (Mu__StepGranted *)mu_pb_unpack(&mu__step_granted__descriptor, f.payload.data,
-							     f.payload.len, &s->cli->arena);
-		return s->granted ? 0 : mu_fail(err, MU_EPROTO, "The node's answer cannot be read");
-	}
-	refused = f.kind == STREAM_REFUSED
-		      ? (Mu__StepRefused *)mu_pb_unpack(&mu__step_refused__descriptor, f.payload.data,
-							f.payload.len, &s->cli->arena)
-		      : NULL;
-	if (!refused)
-		rc = mu_fail(err, MU_EPROTO, "The node's answer cannot be read");
-	else if (refused->busy)
-		rc = 1;
-	else
-		rc = mu_fail(err, refused->code ? refused->code : MU_EINTERNAL, "%s",
-			     refused->text && *refused->text ? refused->text : mu_strerror(refused->code));
-out:
-	close(s->fd);
-	s->fd = -1;
-	stream_reader_free(&s->reader);
-	s->reader = (struct stream_reader){0};
+		hang_up(s);
 	return rc;
 }
 
@@ -295,14 +366,15 @@ static int ask_until_granted(struct srun *s, const Mu__StepAsk *ask, struct mu_e
 			return rc;
 		if (rc == 0) {
 			if (told && !s->cli->quiet)
-				cli_say(s->cli, "Step created for StepId=%u.%u", s->job, s->granted->step);
+				cli_say(s->cli, "Step created for StepId=%u.%u", s->job.job,
+					s->granted->step);
 			return 0;
 		}
 		if (ask->immediate)
 			return mu_fail(err, MU_ENODEBUSY, "%s", mu_strerror(MU_ENODEBUSY));
 		if (!told && !s->cli->quiet)
-			cli_say(s->cli, "Job %u step creation temporarily disabled, retrying (%s)", s->job,
-				mu_strerror(MU_ENODEBUSY));
+			cli_say(s->cli, "Job %u step creation temporarily disabled, retrying (%s)",
+				s->job.job, mu_strerror(MU_ENODEBUSY));
 		told = true;
 		nanosleep(&(struct timespec){.tv_sec = msec / 1000, .tv_nsec = msec % 1000 * 1000000L}, NULL);
 		msec = msec * 2 < RETRY_LAST_MSEC ? msec * 2 : RETRY_LAST_MSEC;
@@ -318,14 +390,14 @@ static void say_launch(const struct srun *s)
 		return;
 	mu_buf_add(&nodes, "", 0);
 	mu_hostlist_fold((const char *const *)g->node, g->n_node, &nodes);
-	cli_say(s->cli, "jobid %u: nodes(%zu):`%s', cpu counts: %u(x%zu)", s->job, g->n_node,
+	cli_say(s->cli, "jobid %u: nodes(%zu):`%s', cpu counts: %u(x%zu)", s->job.job, g->n_node,
 		nodes.data ? (char *)nodes.data : "", g->n_cpus ? g->cpus[0] : 1, g->n_node);
 	for (size_t i = 0, first = 0; i < g->n_node && i < g->n_tasks; first += g->tasks[i++]) {
 		if (g->tasks[i] == 1)
-			cli_say(s->cli, "launching StepId=%u.%u on host %s, 1 tasks: %zu", s->job, g->step,
-				g->node[i], first);
+			cli_say(s->cli, "launching StepId=%u.%u on host %s, 1 tasks: %zu", s->job.job,
+				g->step, g->node[i], first);
 		else
-			cli_say(s->cli, "launching StepId=%u.%u on host %s, %u tasks: [%zu-%zu]", s->job,
+			cli_say(s->cli, "launching StepId=%u.%u on host %s, %u tasks: [%zu-%zu]", s->job.job,
 				g->step, g->node[i], g->tasks[i], first, first + g->tasks[i] - 1);
 	}
 }
@@ -335,10 +407,6 @@ static void say_launch(const struct srun *s)
 static int check(struct srun *s, struct mu_err *err)
 {
 	const struct cli_given *mpi = cli_args_last(s->args, OPT_mpi);
-	const char *job = cli_args_value(s->args, OPT_jobid),
-		   *relative = cli_args_value(s->args, OPT_relative);
-	const char *inside = getenv("SLURM_JOB_ID");
-	int64_t n = 0;
 
 	if (mpi && mpi->level == CLI_LINE && strcasecmp(mpi->value, "none") != 0)
 		return mu_fail(err, MU_EDISABLED,
@@ -349,70 +417,129 @@ static int check(struct srun *s, struct mu_err *err)
 		cli_say(s->cli,
 			"SLURM_MPI_TYPE=%s is not supported: the tasks start without a process manager",
 			mpi->value);
-	if (!inside)
-		inside = getenv("SLURM_JOBID");
-	if (!job && !inside)
-		return mu_fail(err, MU_EDISABLED,
-			       "Unable to allocate resources: srun works inside a job in this version; put "
-			       "it into a script and give that to sbatch");
-	if (mu_number_parse("--jobid", job ? job : inside, 1, UINT32_MAX, &n, NULL))
-		return mu_fail(err, MU_EINVAL, "Invalid job id: %s", job ? job : inside);
-	s->job = (uint32_t)n;
-	if (inside && job && strcmp(job, inside) != 0)
-		return mu_fail(
-		    err, MU_EDISABLED,
-		    "--jobid=%s is not supported: a step runs in the job that srun is called from, %s", job,
-		    inside);
-	s->node = getenv("SLURMD_NODENAME");
-	if (!s->node || !inside)
-		return mu_fail(err, MU_EDISABLED,
-			       "--jobid=%u is not supported outside the job: a step runs in the job that "
-			       "srun is called from",
-			       s->job);
-	if (relative && strcmp(relative, "0") != 0)
-		return mu_fail(err, MU_EDISABLED,
-			       "--relative=%s is not supported: a step runs on the job's first node",
-			       relative);
-	if (cli_args_has(s->args, OPT_test_only))
-		return mu_fail(err, MU_EDISABLED, "--test-only is not supported inside a job");
 	if (!s->args->word_count)
 		return mu_fail(err, MU_EINVAL, "No command given to execute.");
 	return 0;
 }
 
+/* The job whose step it is to be; s->job.job stays 0 where srun is to allocate for itself. */
+static int find_job(struct srun *s, struct mu_err *err)
+{
+	const char *job = cli_args_value(s->args, OPT_jobid), *inside = getenv("SLURM_JOB_ID"),
+		   *list = getenv("SLURM_JOB_NODELIST");
+	char **names;
+	size_t count = 0;
+	int64_t n = 0;
+
+	if (!inside || !*inside)
+		inside = getenv("SLURM_JOBID");
+	if (!job || !*job)
+		job = inside;
+	if (!job || !*job)
+		return 0;
+	if (mu_number_parse("--jobid", job, 1, UINT32_MAX, &n, NULL))
+		return mu_fail(err, MU_EINVAL, "Invalid job id: %s", job);
+	s->job.job = (uint32_t)n;
+	if (inside && strcmp(job, inside) == 0 && list && *list &&
+	    mu_hostlist_expand(list, HOSTS_MAX, &s->cli->arena, &names, &count, NULL) == 0 && count)
+		s->job.first.node = names[0];
+	else if (inside && strcmp(job, inside) == 0)
+		s->job.first.node = getenv("SLURMD_NODENAME");
+	if (cli_args_has(s->args, OPT_test_only))
+		return mu_fail(err, MU_EDISABLED, "--test-only is not supported inside a job");
+	return 0;
+}
+
+/* Runs the step in s->job and gives srun's exit code. */
+static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **argv)
+{
+	Mu__StepAsk ask = MU__STEP_ASK__INIT;
+	struct mu_err err = {0};
+	int rc;
+
+	if (fill_ask(s, &ask, spec, argc, argv, &err)) {
+		cli_error(s->cli, "%s", err.text);
+		return 1;
+	}
+	rc = cli_job_door(s->cli, &s->job, &err);
+	if (!rc)
+		rc = ask_until_granted(s, &ask, &err);
+	mu_buf_free(&s->environment);
+	if (rc == MU_ECONNECT && s->job.first.node)
+		cli_error(s->cli, "Unable to create step for job %u: the agent of %s does not answer (%s)",
+			  s->job.job, s->job.first.node, err.text);
+	else if (rc)
+		cli_error(s->cli, "Unable to create step for job %u: %s", s->job.job, err.text);
+	if (rc)
+		return 1;
+	say_launch(s);
+	rc = srun_stream(s);
+	hang_up(s);
+	return rc;
+}
+
+/* Its own allocation, of which its step is all that there is. */
+static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
+{
+	struct cli_allocation a;
+	Mu__JobSpec job = *spec;
+	struct mu_err err = {0};
+	const char *slash = strrchr(s->args->words[0], '/');
+	int rc;
+
+	job.has_std_in = job.has_std_out = job.has_std_err = 0;
+	if (!job.name)
+		job.name = (char *)(slash ? slash + 1 : s->args->words[0]);
+	if (cli_args_has(s->args, OPT_test_only)) {
+		cli_error(s->cli, "--test-only is not supported by srun; ask sbatch --test-only");
+		return 1;
+	}
+	if (cli_spec_surroundings(s->cli, "srun", argc, argv, &job, &err)) {
+		cli_error(s->cli, "Unable to allocate resources: %s", err.text);
+		return 1;
+	}
+	if (cli_allocate(s->cli, s->args, &job, true, &a, &rc) == 0) {
+		s->job = a.job;
+		/* What admission made of the request is what the step gets. */
+		spec->has_ntasks = spec->has_nodes_min = 1;
+		spec->has_nodes_max = 0;
+		spec->nodes_min = a.job.row->node_count;
+		spec->ntasks = a.job.row->ntasks > spec->nodes_min ? a.job.row->ntasks : spec->nodes_min;
+		spec->nodes_required = spec->nodes_excluded = NULL;
+		spec->has_mem_node_mib = spec->has_mem_cpu_mib = 0;
+		spec->mem_node_mib = spec->mem_cpu_mib = 0;
+		spec->n_gres = 0;
+		rc = run_step(s, spec, argc, argv);
+		cli_allocation_release(s->cli, &a, rc);
+	}
+	cli_allocation_done(&a);
+	return rc;
+}
+
 int cli_srun(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
-	struct srun s = {.cli = c, .args = &args, .fd = -1};
+	struct srun s = {.cli = c, .args = &args, .manager = -1};
 	Mu__JobSpec spec = MU__JOB_SPEC__INIT;
-	Mu__StepAsk ask = MU__STEP_ASK__INIT;
 	struct mu_err err = {0};
 	int rc;
 
 	if (cli_begin(c, argc, argv, true, &args, &rc))
 		return rc;
-	drop_job_variables(&args);
-	if (c->verbose)
+	rc = check(&s, &err);
+	if (!rc)
+		rc = find_job(&s, &err);
+	if (!rc && s.job.job)
+		drop_job_variables(&args);
+	if (!rc && c->verbose)
 		cli_spec_dump(c, &args);
-	if (check(&s, &err) || cli_spec_make(&args, &c->arena, &spec, &err) ||
-	    fill_ask(&s, &ask, &spec, argc, argv, &err) || cli_conf_read(&c->arena, &c->conf, &err)) {
+	if (!rc)
+		rc = cli_spec_make(&args, &c->arena, &spec, &err);
+	if (!rc)
+		rc = cli_conf_read(&c->arena, &c->conf, &err);
+	if (rc) {
 		cli_error(c, "%s", err.text);
-		mu_buf_free(&s.environment);
 		return 1;
 	}
-	if (ask_until_granted(&s, &ask, &err)) {
-		if (err.code == MU_ECONNECT)
-			cli_error(c, "Unable to create step for job %u: the agent of %s does not answer (%s)",
-				  s.job, s.node, err.text);
-		else
-			cli_error(c, "Unable to create step for job %u: %s", s.job, err.text);
-		mu_buf_free(&s.environment);
-		return 1;
-	}
-	mu_buf_free(&s.environment);
-	say_launch(&s);
-	rc = srun_stream(&s);
-	stream_reader_free(&s.reader);
-	close(s.fd);
-	return rc;
+	return s.job.job ? run_step(&s, &spec, argc, argv) : run_alone(&s, &spec, argc, argv);
 }

@@ -2,17 +2,27 @@
 #ifndef CLI_SRUN_H
 #define CLI_SRUN_H
 
-#include "cli/cli.h"
-#include "cli/option.h"
-#include "log/stream.h"
+#include "cli/allocate.h"
+
+/* The step on one node: its shepherd is at the other end. */
+struct srun_conn {
+	int fd;
+	const char *node;
+	struct stream_reader reader;
+	struct mu_buf to_send;
+	size_t sent;
+	struct stream_credit in, out; /* in: what we may send; out: what may come */
+	bool over, lost;
+};
 
 struct srun {
 	struct cli *cli;
 	const struct cli_args *args;
-	const char *node;
-	uint32_t job;
-	int fd; /* the connection: first to the agent, then to the step */
-	struct stream_reader reader;
+	struct cli_job job;
+	struct srun_conn *conn;
+	size_t conns;
+	int manager; /* the step manager's connection of a step on several nodes; -1: none */
+	struct stream_reader manager_reader;
 	struct mu_buf environment;
 	Mu__StepGranted *granted;
 };

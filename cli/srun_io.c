@@ -27,11 +27,10 @@ struct ended {
 struct io {
 	struct srun *srun;
 	struct cli *cli;
-	struct stream_credit in, out; /* in: what we may send; out: what may come */
-	struct mu_buf to_send;
-	size_t sent;
 	int signals;
-	bool stdin_open, label, over, lost;
+	bool stdin_open, label;
+	size_t open;   /* nodes whose step is not over */
+	bool kill_all; /* a task failed and -K was given */
 	uint16_t stdin_channel;
 	int label_width;
 	int partial[2]; /* channel + 1 of an unfinished line on standard output and error */
@@ -100,49 +99,66 @@ static void put_labelled(struct io *io, int which, uint16_t channel, const uint8
 	}
 }
 
-static int take_output(struct io *io, int which, const struct stream_frame *f)
+static int take_output(struct io *io, struct srun_conn *c, int which, const struct stream_frame *f)
 {
 	uint32_t grant;
 
-	if (stream_received(&io->out, (uint32_t)f->payload.len))
+	if (stream_received(&c->out, (uint32_t)f->payload.len))
 		return MU_EPROTO;
 	if (io->label)
 		put_labelled(io, which, f->channel, f->payload.data, f->payload.len);
 	else
 		put_all(io, which, f->payload.data, f->payload.len);
-	grant = stream_consumed(&io->out, (uint32_t)f->payload.len);
+	grant = stream_consumed(&c->out, (uint32_t)f->payload.len);
 	if (grant)
-		stream_put_u32(&io->to_send, STREAM_CREDIT_GRANT, 0, grant);
+		stream_put_u32(&c->to_send, STREAM_CREDIT_GRANT, 0, grant);
 	return 0;
 }
 
 /* ---- ends ---- */
 
-static void take_task_end(struct io *io, const struct stream_frame *f)
+static void send_signal(struct io *io, int number);
+
+static void take_task_end(struct io *io, struct srun_conn *c, const struct stream_frame *f)
 {
 	const Mu__TaskEnded *m = (Mu__TaskEnded *)mu_pb_unpack(&mu__task_ended__descriptor, f->payload.data,
 							       f->payload.len, &io->cli->arena);
 
 	if (!m || m->task >= io->tasks || io->task[m->task].known)
 		return;
-	io->task[m->task] = (struct ended){true,   m->exit_code, m->exit_signal,
-					   m->oom, false,	 m->node ? m->node : io->srun->node};
+	io->task[m->task] =
+	    (struct ended){true, m->exit_code, m->exit_signal, m->oom, false, m->node ? m->node : c->node};
 	io->tasks_over++;
 	if (!io->first_end_msec)
 		io->first_end_msec = now_msec();
+	/* On its own node the step ends by itself; the others are told. */
+	if (io->kill_all && io->srun->conns > 1 && (m->exit_code || m->exit_signal)) {
+		io->kill_all = false;
+		send_signal(io, SIGKILL);
+	}
 }
 
-static void take_step_end(struct io *io, const struct stream_frame *f)
+static void close_conn(struct io *io, struct srun_conn *c, bool lost)
+{
+	if (c->over || c->lost)
+		return;
+	c->over = !lost;
+	c->lost = lost;
+	io->open--;
+}
+
+static void take_step_end(struct io *io, struct srun_conn *c, const struct stream_frame *f)
 {
 	const Mu__StepEnded *m = (Mu__StepEnded *)mu_pb_unpack(&mu__step_ended__descriptor, f->payload.data,
 							       f->payload.len, &io->cli->arena);
 
-	io->over = true;
+	close_conn(io, c, false);
 	if (!m)
 		return;
-	io->step_code = m->exit_code;
-	io->step_signal = m->exit_signal;
-	io->detail = m->detail && *m->detail ? m->detail : NULL;
+	io->step_code = m->exit_code > io->step_code ? m->exit_code : io->step_code;
+	io->step_signal = m->exit_signal > io->step_signal ? m->exit_signal : io->step_signal;
+	if (m->detail && *m->detail)
+		io->detail = m->detail;
 }
 
 static bool same_end(const struct ended *a, const struct ended *b)
@@ -209,13 +225,17 @@ static int exit_code(const struct io *io)
 		highest = code > highest ? code : highest;
 	}
 	if (killed)
-		cli_say(io->cli, "Force Terminated StepId=%u.%u", io->srun->job, io->srun->granted->step);
+		cli_say(io->cli, "Force Terminated StepId=%u.%u", io->srun->job.job, io->srun->granted->step);
 	if (io->detail)
 		cli_error(io->cli, "%s", io->detail);
-	if (io->lost && !io->over) {
+	bool lost = false;
+
+	for (size_t i = 0; i < io->srun->conns; i++)
+		lost = lost || io->srun->conn[i].lost;
+	if (lost) {
 		cli_error(io->cli,
 			  "The connection to StepId=%u.%u was lost; the step's own record tells how it ended",
-			  io->srun->job, io->srun->granted->step);
+			  io->srun->job.job, io->srun->granted->step);
 		return highest ? highest : 1;
 	}
 	if (!highest && io->tasks_over < io->tasks)
@@ -227,7 +247,10 @@ static int exit_code(const struct io *io)
 
 static void send_signal(struct io *io, int number)
 {
-	stream_put_u32(&io->to_send, STREAM_SIGNAL, STREAM_ALL, (uint32_t)number);
+	for (size_t i = 0; i < io->srun->conns; i++)
+		if (!io->srun->conn[i].over && !io->srun->conn[i].lost)
+			stream_put_u32(&io->srun->conn[i].to_send, STREAM_SIGNAL, STREAM_ALL,
+				       (uint32_t)number);
 }
 
 static void tell_running(struct io *io)
@@ -249,7 +272,7 @@ static void tell_running(struct io *io)
 		i = last;
 	}
 	if (count)
-		cli_say(io->cli, "step:%u.%u %s %s: running", io->srun->job, io->srun->granted->step,
+		cli_say(io->cli, "step:%u.%u %s %s: running", io->srun->job.job, io->srun->granted->step,
 			count > 1 ? "tasks" : "task", (char *)list.data);
 }
 
@@ -265,11 +288,11 @@ static void interrupted(struct io *io)
 	if (cli_args_has(args, OPT_disable_status) ||
 	    (io->interrupts && now - io->interrupt_msec <= SECOND_MSEC)) {
 		if (io->interrupts < 2) {
-			cli_say(io->cli, "sending Ctrl-C to StepId=%u.%u", io->srun->job,
+			cli_say(io->cli, "sending Ctrl-C to StepId=%u.%u", io->srun->job.job,
 				io->srun->granted->step);
 			send_signal(io, SIGINT);
 		} else {
-			cli_say(io->cli, "forcing the end of StepId=%u.%u", io->srun->job,
+			cli_say(io->cli, "forcing the end of StepId=%u.%u", io->srun->job.job,
 				io->srun->granted->step);
 			send_signal(io, SIGKILL);
 		}
@@ -309,21 +332,52 @@ static void take_signals(struct io *io)
 
 /* ---- input ---- */
 
+/* Every node gets all of it and hands it to the tasks that it is for. */
+static void send_stdin(struct io *io, const uint8_t *data, size_t len)
+{
+	for (size_t i = 0; i < io->srun->conns; i++) {
+		struct srun_conn *c = &io->srun->conn[i];
+
+		if (c->over || c->lost)
+			continue;
+		stream_put(&c->to_send, STREAM_STDIN, io->stdin_channel, data, len);
+		if (len)
+			stream_sent(&c->in, (uint32_t)len);
+	}
+}
+
+/* What every node can take. */
+static uint32_t stdin_room(const struct io *io)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (size_t i = 0; i < io->srun->conns; i++) {
+		const struct srun_conn *c = &io->srun->conn[i];
+		uint32_t may = stream_may_send(&c->in);
+
+		if (c->over || c->lost)
+			continue;
+		if (c->to_send.len - c->sent >= OUT_MAX)
+			may = 0;
+		least = may < least ? may : least;
+	}
+	return least == UINT32_MAX ? 0 : least;
+}
+
 static void take_stdin(struct io *io)
 {
 	uint8_t chunk[READ_BYTES];
-	uint32_t may = stream_may_send(&io->in);
+	uint32_t may = stdin_room(io);
 	ssize_t n = read(STDIN_FILENO, chunk, may < sizeof chunk ? may : sizeof chunk);
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (n <= 0) {
-		stream_put(&io->to_send, STREAM_STDIN, io->stdin_channel, NULL, 0);
+		send_stdin(io, NULL, 0);
 		io->stdin_open = false;
 		return;
 	}
-	stream_put(&io->to_send, STREAM_STDIN, io->stdin_channel, chunk, (size_t)n);
-	stream_sent(&io->in, (uint32_t)n);
+	send_stdin(io, chunk, (size_t)n);
 }
 
 static void choose_stdin(struct io *io)
@@ -339,28 +393,28 @@ static void choose_stdin(struct io *io)
 	/* A closed descriptor is an end of file, not an error. */
 	if (io->stdin_open && fcntl(STDIN_FILENO, F_GETFD) < 0) {
 		io->stdin_open = false;
-		stream_put(&io->to_send, STREAM_STDIN, io->stdin_channel, NULL, 0);
+		send_stdin(io, NULL, 0);
 	}
 }
 
 /* ---- the connection ---- */
 
-static int take_frame(struct io *io, const struct stream_frame *f)
+static int take_frame(struct io *io, struct srun_conn *c, const struct stream_frame *f)
 {
 	uint32_t bytes;
 
 	switch (f->kind) {
 	case STREAM_STDOUT:
-		return take_output(io, 0, f);
+		return take_output(io, c, 0, f);
 	case STREAM_STDERR:
-		return take_output(io, 1, f);
+		return take_output(io, c, 1, f);
 	case STREAM_CREDIT_GRANT:
-		return stream_get_u32(f, &bytes) ? MU_EPROTO : stream_granted(&io->in, bytes);
+		return stream_get_u32(f, &bytes) ? MU_EPROTO : stream_granted(&c->in, bytes);
 	case STREAM_TASK_ENDED:
-		take_task_end(io, f);
+		take_task_end(io, c, f);
 		return 0;
 	case STREAM_STEP_ENDED:
-		take_step_end(io, f);
+		take_step_end(io, c, f);
 		return 0;
 	case STREAM_TEXT: {
 		bool ends = f->payload.len && f->payload.data[f->payload.len - 1] == '\n';
@@ -377,50 +431,59 @@ static int take_frame(struct io *io, const struct stream_frame *f)
 	}
 }
 
-static void take_frames(struct io *io)
+/* A node that is lost takes the step with it. */
+static void lose(struct io *io, struct srun_conn *c)
+{
+	close_conn(io, c, true);
+	if (io->open)
+		send_signal(io, SIGKILL);
+}
+
+static void take_frames(struct io *io, struct srun_conn *c)
 {
 	struct stream_frame f;
 	int rc;
 
-	while (!io->over && (rc = stream_next(&io->srun->reader, &f)) != 0) {
-		if (rc < 0 || take_frame(io, &f)) {
-			cli_error(io->cli, "The step's connection carried what cannot be read");
-			io->lost = true;
+	while (!c->over && (rc = stream_next(&c->reader, &f)) != 0) {
+		if (rc < 0 || take_frame(io, c, &f)) {
+			cli_error(io->cli, "The step's connection to %s carried what cannot be read",
+				  c->node);
+			lose(io, c);
 			return;
 		}
 	}
 	tell_failures(io);
 }
 
-static void receive(struct io *io)
+static void receive(struct io *io, struct srun_conn *c)
 {
 	uint8_t chunk[READ_BYTES];
-	ssize_t n = recv(io->srun->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+	ssize_t n = recv(c->fd, chunk, sizeof chunk, MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		io->lost = true;
+		lose(io, c);
 		return;
 	}
-	stream_feed(&io->srun->reader, chunk, (size_t)n);
-	take_frames(io);
+	stream_feed(&c->reader, chunk, (size_t)n);
+	take_frames(io, c);
 }
 
-static void transmit(struct io *io)
+static void transmit(struct srun_conn *c)
 {
-	ssize_t n = send(io->srun->fd, io->to_send.data + io->sent, io->to_send.len - io->sent,
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t n =
+	    send(c->fd, c->to_send.data + c->sent, c->to_send.len - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (n < 0) {
 		if (errno != EAGAIN && errno != EINTR) /* what the step still had to say is read first */
-			io->sent = io->to_send.len;
+			c->sent = c->to_send.len;
 		return;
 	}
-	io->sent += (size_t)n;
-	if (io->sent == io->to_send.len) {
-		io->sent = 0;
-		mu_buf_reset(&io->to_send);
+	c->sent += (size_t)n;
+	if (c->sent == c->to_send.len) {
+		c->sent = 0;
+		mu_buf_reset(&c->to_send);
 	}
 }
 
@@ -441,32 +504,65 @@ static int time_left(struct io *io)
 	return -1;
 }
 
+static void serve(struct io *io, struct srun_conn *c, short events)
+{
+	if (c->over || c->lost)
+		return;
+	if (c->to_send.len > c->sent)
+		transmit(c);
+	if (events & (POLLIN | POLLHUP | POLLERR))
+		receive(io, c);
+}
+
 static void loop(struct io *io)
 {
-	take_frames(io); /* what came with the grant */
-	while (!io->over && !io->lost) {
-		int timeout = time_left(io);
-		bool room = io->to_send.len - io->sent < OUT_MAX;
-		struct pollfd p[3] = {
-		    {io->srun->fd, POLLIN, 0},
-		    {io->signals, POLLIN, 0},
-		    {io->stdin_open && room && stream_may_send(&io->in) ? STDIN_FILENO : -1, POLLIN, 0},
-		};
+	struct srun *s = io->srun;
+	struct pollfd *p = mu_arena_alloc(&io->cli->arena, (s->conns + 2) * sizeof *p);
 
-		if (io->to_send.len > io->sent)
-			p[0].events |= POLLOUT;
-		if (poll(p, 3, timeout) < 0 && errno != EINTR)
+	for (size_t i = 0; i < s->conns; i++)
+		take_frames(io, &s->conn[i]); /* what came with the grant */
+	while (io->open) {
+		int timeout = time_left(io);
+
+		for (size_t i = 0; i < s->conns; i++) {
+			struct srun_conn *c = &s->conn[i];
+			bool more = c->to_send.len > c->sent;
+
+			p[i] = (struct pollfd){c->over || c->lost ? -1 : c->fd,
+					       (short)(POLLIN | (more ? POLLOUT : 0)), 0};
+		}
+		p[s->conns] = (struct pollfd){io->signals, POLLIN, 0};
+		p[s->conns + 1] =
+		    (struct pollfd){io->stdin_open && stdin_room(io) ? STDIN_FILENO : -1, POLLIN, 0};
+		if (poll(p, s->conns + 2, timeout) < 0 && errno != EINTR)
 			break;
-		if (p[1].revents)
+		if (p[s->conns].revents)
 			take_signals(io);
-		if (p[2].revents)
+		if (p[s->conns + 1].revents)
 			take_stdin(io);
-		if (io->to_send.len > io->sent)
-			transmit(io);
-		if (p[0].revents & (POLLIN | POLLHUP | POLLERR))
-			receive(io);
+		for (size_t i = 0; i < s->conns; i++)
+			serve(io, &s->conn[i], p[i].revents);
 	}
 	tell_failures(io);
+}
+
+/* The step manager hears how it ended, and its answer (it hangs up) says that the CPUs are free again. */
+static void tell_manager(struct io *io, int code)
+{
+	struct srun *s = io->srun;
+	Mu__StepEnded m = MU__STEP_ENDED__INIT;
+	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0}, out MU_CLEANUP(mu_buf_free) = {0};
+	struct stream_frame f;
+
+	if (s->manager < 0)
+		return;
+	m.has_exit_code = m.has_exit_signal = 1;
+	m.exit_code = code > 128 && io->step_signal ? 0 : code;
+	m.exit_signal = io->step_signal;
+	mu_pb_pack(&m.base, &body);
+	stream_put(&out, STREAM_STEP_DONE, 0, body.data, body.len);
+	if (stream_write_all(s->manager, out.data, out.len, NULL) == 0)
+		stream_read_frame(s->manager, &s->manager_reader, 2 * SECOND_MSEC, &f, NULL);
 }
 
 int srun_stream(struct srun *s)
@@ -486,14 +582,22 @@ int srun_stream(struct srun *s)
 	for (most = io.tasks ? io.tasks - 1 : 0; most >= 10; most /= 10)
 		io.label_width++;
 	io.wait_sec = wait ? (int64_t)strtoul(wait, NULL, 10) : 0;
-	stream_credit_init(&io.in, STREAM_CREDIT);
-	stream_credit_init(&io.out, STREAM_CREDIT);
+	io.open = s->conns;
+	io.kill_all = cli_args_has(s->args, OPT_kill_on_bad_exit) &&
+		      strcmp(cli_args_value(s->args, OPT_kill_on_bad_exit)
+				 ? cli_args_value(s->args, OPT_kill_on_bad_exit)
+				 : "1",
+			     "0") != 0;
+	for (size_t i = 0; i < s->conns; i++) {
+		stream_credit_init(&s->conn[i].in, STREAM_CREDIT);
+		stream_credit_init(&s->conn[i].out, STREAM_CREDIT);
+	}
 	io.signals = open_signals();
 	choose_stdin(&io);
 	loop(&io);
 	rc = exit_code(&io);
+	tell_manager(&io, rc > 255 ? 255 : rc);
 	if (io.signals >= 0)
 		close(io.signals);
-	mu_buf_free(&io.to_send);
 	return rc > 255 ? 255 : rc;
 }

@@ -30,7 +30,7 @@
 #include "proto/pb.h"
 #include "proto/version.h"
 
-enum { FIXED_SLOTS = 3, RETRY_CONNECT_USEC = 100000, LOOP_MAX_MSEC = 60000, CONF_FILE_MAX = 16 << 20 };
+enum { FIXED_SLOTS = 4, RETRY_CONNECT_USEC = 100000, LOOP_MAX_MSEC = 60000, CONF_FILE_MAX = 16 << 20 };
 
 #ifndef MU_SYSCONFDIR
 #define MU_SYSCONFDIR "/etc"
@@ -468,7 +468,7 @@ static int timeout_msec(struct agent *a)
 		for (struct agent_step *s = t->step; s; s = s->next)
 			if (!s->ended && s->pid < 0 && s->control < 0 && now + RETRY_CONNECT_USEC < due)
 				due = now + RETRY_CONNECT_USEC;
-	if (a->client && now + AGENT_CLIENT_USEC / 4 < due)
+	if (a->client_count && now + AGENT_CLIENT_USEC / 4 < due)
 		due = now + AGENT_CLIENT_USEC / 4; /* idle connections are looked at */
 	if (due <= now)
 		return 0;
@@ -519,7 +519,8 @@ static void turn(struct agent *a, struct slots *p)
 	p->fd[0] = (struct pollfd){a->signal_fd, POLLIN, 0};
 	p->fd[1] = (struct pollfd){a->wake_fd, POLLIN, 0};
 	p->fd[2] = (struct pollfd){a->listener, POLLIN, 0};
-	size_t clients = agent_step_watch(a, p->fd + FIXED_SLOTS, AGENT_CLIENTS_MAX);
+	p->fd[3] = (struct pollfd){a->tcp_listener, POLLIN, 0};
+	size_t clients = agent_step_watch(a, p->fd + FIXED_SLOTS, AGENT_CLIENTS_MAX + AGENT_HOLDERS_MAX);
 	size_t end = watch_controls(a, p, FIXED_SLOTS + clients);
 	if (poll(p->fd, end, timeout_msec(a)) < 0 && errno != EINTR)
 		diag_fatal("poll: %s", strerror(errno));
@@ -530,6 +531,8 @@ static void turn(struct agent *a, struct slots *p)
 	agent_step_serve(a, p->fd + FIXED_SLOTS, clients);
 	if (p->fd[2].revents)
 		agent_step_accept(a);
+	if (p->fd[3].revents)
+		agent_step_accept_tcp(a);
 	if (p->fd[0].revents)
 		take_signals(a);
 	retry_controls(a);
@@ -576,12 +579,12 @@ static void remove_groups(struct agent *a)
 
 int main(int argc, char **argv)
 {
-	static struct agent a = {.listener = -1, .spool_dir = -1, .lock_fd = -1};
+	static struct agent a = {.listener = -1, .tcp_listener = -1, .spool_dir = -1, .lock_fd = -1};
 	umask(022);
 	read_options(&a, argc, argv);
 	diag_open("muster-agent", NULL, a.verbose > 1 ? DIAG_DEBUG : a.verbose ? DIAG_VERBOSE : DIAG_INFO, 1);
 	start(&a);
-	struct slots p = {.cap = FIXED_SLOTS + AGENT_CLIENTS_MAX + 64};
+	struct slots p = {.cap = FIXED_SLOTS + AGENT_CLIENTS_MAX + AGENT_HOLDERS_MAX + 64};
 	p.fd = calloc(p.cap, sizeof *p.fd);
 	if (!p.fd)
 		abort();

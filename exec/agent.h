@@ -5,7 +5,9 @@
  *   agent_attempt.c  attempts: start, end, signal, forget
  *   agent_launch.c   limits, script and order of a step; its shepherd
  *   agent_recover.c  what an earlier agent left in the spool and in control groups
- *   agent_step.c     srun: the step manager
+ *   agent_step.c     srun and salloc: connections, requests, grants: the step manager
+ *   agent_place.c    where a step's tasks go inside the allocation
+ *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
  * One thread holds all of it; the link threads know only bytes. */
 #ifndef EXEC_AGENT_H
 #define EXEC_AGENT_H
@@ -27,14 +29,16 @@
 #include "proto/wire.pb-c.h"
 
 enum {
-	AGENT_ATTEMPTS_MAX = 4096,     /* held at a time: two per CPU of the largest node */
-	AGENT_STEPS_MAX = 4096,	       /* running steps of one attempt */
-	AGENT_CLIENTS_MAX = 256,       /* sruns whose request is being read */
-	AGENT_CLIENT_USEC = 10000000,  /* a request is there within this time, or its connection is cut */
-	AGENT_ASKS_MAX = 64 << 20,     /* bytes of requests not yet complete, all together */
-	AGENT_REPORT_BATCH = 256,      /* ends in one report */
-	AGENT_BLOB_MAX = 64 << 20,     /* a script or an environment */
-	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
+	AGENT_ATTEMPTS_MAX = 4096, /* held at a time: two per CPU of the largest node */
+	AGENT_STEPS_MAX = 4096,	   /* running steps of one attempt */
+	AGENT_CLIENTS_MAX = 256,   /* sruns whose request is being read */
+	AGENT_HOLDERS_MAX = 4096,  /* connections that hold an allocation or a step: one for each attempt */
+	AGENT_HOLD_GRACE_USEC = 30000000, /* a holder on another host may come back within this time */
+	AGENT_CLIENT_USEC = 10000000,	  /* a request is there within this time, or its connection is cut */
+	AGENT_ASKS_MAX = 64 << 20,	  /* bytes of requests not yet complete, all together */
+	AGENT_REPORT_BATCH = 256,	  /* ends in one report */
+	AGENT_BLOB_MAX = 64 << 20,	  /* a script or an environment */
+	AGENT_POLL_SLACK_MSEC = 15000,	  /* beyond the long poll's own wait */
 	AGENT_ASK_MSEC = 20000,
 	AGENT_STEP_REPORT_USEC = 1000000, /* steps are reported at most this often */
 	AGENT_RETRY_USEC = 500000
@@ -64,6 +68,10 @@ struct agent_step {
 	struct mu_buf out;    /* frames for the shepherd */
 	struct mu_bits *cpus; /* abstract CPUs it holds alone; NULL: it shares */
 	bool ended;
+	bool lead;	/* a step on several nodes, as its manager sees it: it has no shepherd of its own */
+	bool lead_here; /* its part on this node was started and counts by itself */
+	Mu__StepPart **part; /* of a lead, in ARENA */
+	size_t n_part;
 	bool told_start, told_end, asked_start,
 	    asked_end;	  /* told: a controller has it; asked: it is on its way */
 	Mu__StepEnd *end; /* in ARENA */
@@ -85,12 +93,13 @@ struct agent_attempt {
 	int64_t deadline_boot_usec; /* of an allocation without a batch script here; 0: none */
 	int64_t warn_boot_usec;	    /* when --signal is due; 0: not any more */
 	int64_t force_boot_usec;    /* an end that did not come by itself is forced from here on */
+	int64_t unheld_boot_usec;   /* its holder was lost: it ends at this moment; 0: not so */
 	int64_t blob_since_usec;
 	uint32_t blob_failures;
 	bool steps_changed, report_sent;
 };
 
-struct agent_client; /* agent_step.c */
+struct agent_client;
 
 struct agent {
 	/* What it was started with. */
@@ -113,8 +122,8 @@ struct agent {
 	struct agent_attempt *attempt;
 	size_t attempt_count;
 	struct agent_client *client;
-	size_t client_count;
-	int listener, signal_fd, wake_fd;
+	size_t client_count, holder_count;
+	int listener, tcp_listener, signal_fd, wake_fd;
 	/* What it has with the controllers. */
 	struct agent_link *poll_link, *report_link, *blob_link;
 	enum { AGENT_ASKED_NOTHING, AGENT_ASKED_POLL, AGENT_ASKED_REGISTER, AGENT_ASKED_CONFIG } asked;
@@ -195,8 +204,54 @@ void agent_floor_save(struct agent *a);
 int agent_step_listen(struct agent *a, struct mu_err *err);
 void agent_step_accept(struct agent *a);
 struct pollfd;
+void agent_step_accept_tcp(struct agent *a);
 size_t agent_step_watch(struct agent *a, struct pollfd *fd, size_t cap);
 void agent_step_serve(struct agent *a, const struct pollfd *fd, size_t count);
 void agent_step_close(struct agent *a);
+void agent_send(int fd, uint8_t kind, const ProtobufCMessage *m);
+
+/* ---- clients: agent_step.c owns the list, agent_hold.c those that stay ---- */
+enum agent_client_kind { AGENT_ASKS, AGENT_HOLDS /* an allocation */, AGENT_LEADS /* a step */ };
+struct agent_client {
+	struct agent_client *next;
+	int fd;
+	bool remote, dead; /* dead: dropped on the next turn */
+	enum agent_client_kind kind;
+	int64_t since_usec;
+	struct stream_reader reader;
+	struct mu_buf ask;
+	uint8_t nonce[STREAM_NONCE], proof[MU_HASH_BYTES];
+	bool has_proof;
+	uint32_t job, attempt, step; /* what it holds */
+};
+
+/* agent_hold.c */
+/* C becomes a holder of T. 0, or MU_ELIMIT. */
+int agent_hold_add(struct agent *a, struct agent_attempt *t, struct agent_client *c,
+		   enum agent_client_kind kind, uint32_t step, struct mu_err *err);
+void agent_hold_frame(struct agent *a, struct agent_client *c, const struct stream_frame *f);
+void agent_hold_lost(struct agent *a, struct agent_client *c);			/* its connection ended */
+void agent_hold_over(struct agent *a, struct agent_attempt *t, uint32_t cause); /* tells T's holders */
+/* A lead with its parts; ORDER lies in ARENA, which the step takes over. */
+struct agent_step *agent_lead_add(struct agent_attempt *t, Mu__StepOrder *order, struct mu_arena arena,
+				  Mu__StepPart **part, size_t count);
+void agent_lead_end(struct agent_attempt *t, struct agent_step *s, int exit_code, int exit_signal,
+		    uint32_t cause, uint32_t by_uid);
+
+/* agent_place.c */
+struct agent_placing {
+	const Mu__StepAsk *ask;
+	const struct agent_attempt *t;
+	struct mu_arena *arena;
+	bool exact, overlap, busy; /* busy: waiting may help */
+	uint32_t tasks;
+	Mu__StepPart **part; /* in the order of the allocation */
+	size_t n_part;
+	Mu__StepWhole *whole; /* without a step's number */
+};
+/* Places a step over the allocation. 0, or a code with a sentence. */
+int agent_place(struct agent_placing *p, struct mu_err *err);
+/* Is the part that ASK brings this node's to give, and free? */
+int agent_place_part(struct agent_placing *p, struct mu_err *err);
 
 #endif

@@ -168,6 +168,10 @@ static Mu__AttemptEnded *describe_end(struct agent *a, struct agent_attempt *t)
 		e->span_usec = b->span_usec;
 		e->oom_kills = b->usage ? b->usage->oom_kills : 0;
 	}
+	if (!batch && e->cause == END_NONE)
+		e->exit_code = t->record->release_code & 0xff;
+	if (!batch && e->cause == END_NONE && t->record->release_code > 0xff)
+		e->exit_signal = t->record->release_code >> 8;
 	if (!e->detail && t->record->ended)
 		e->detail = t->record->ended->detail;
 	put_steps(a, t, e);
@@ -199,7 +203,7 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 
 static void send_end(struct agent_step *s, uint32_t cause, uint32_t by_uid, bool at_once)
 {
-	if (s->ended)
+	if (s->ended || s->lead)
 		return;
 	exe_herd_put_end(&s->out, cause, by_uid, at_once);
 	agent_step_flush(s);
@@ -217,6 +221,10 @@ void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause,
 		t->record->end_cause = cause;
 		t->wants_script = t->wants_env = false;
 		agent_attempt_save(t, false);
+		agent_hold_over(a, t, cause);
+		for (struct agent_step *s = t->step; s; s = s->next)
+			if (s->lead && !s->ended)
+				agent_lead_end(t, s, 0, 15, cause == END_NONE ? END_JOB_OVER : cause, by_uid);
 		diag_info("job %u attempt %u: ending it: %s", t->order->job, t->order->attempt,
 			  mu_end_cause_word(cause));
 	}
@@ -358,7 +366,7 @@ static void report_lost(struct agent *a, const Mu__AttemptOrder *order, uint64_t
 static bool is_meant(const struct agent_step *s, const Mu__AttemptOrder *order)
 {
 	bool batch = s->order->step == MU_STEP_BATCH;
-	if (s->ended)
+	if (s->ended || s->lead)
 		return false;
 	if (order->signal_has_step)
 		return s->order->step == order->signal_step;
@@ -510,6 +518,8 @@ void agent_attempts_timer(struct agent *a)
 			warn(t);
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && now >= t->deadline_boot_usec)
 			agent_attempt_end(a, t, END_TIME_LIMIT, 0, false);
+		if (t->phase == EXE_RUNNING && t->unheld_boot_usec && now >= t->unheld_boot_usec)
+			agent_attempt_end(a, t, END_CANCEL, t->order->uid, false);
 		if (t->phase == EXE_ENDING && now >= t->force_boot_usec)
 			force(a, t);
 	}
@@ -523,6 +533,8 @@ int64_t agent_attempts_due(struct agent *a)
 			due = t->warn_boot_usec;
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && t->deadline_boot_usec < due)
 			due = t->deadline_boot_usec;
+		if (t->phase == EXE_RUNNING && t->unheld_boot_usec && t->unheld_boot_usec < due)
+			due = t->unheld_boot_usec;
 		if (t->phase == EXE_ENDING && t->force_boot_usec < due)
 			due = t->force_boot_usec;
 	}

@@ -342,8 +342,8 @@ void agent_step_row(const struct agent *a, const struct agent_step *s, Mu__StepR
 	ret->start_usec = o->start_usec;
 	ret->tasks = (uint32_t)o->n_task;
 	ret->cpus = o->cpus_count;
-	ret->node_list = (char *)a->node;
-	ret->node_count = 1;
+	ret->node_list = s->lead ? o->step_node_list : (char *)a->node;
+	ret->node_count = s->lead ? o->step_nodes : 1;
 	ret->mem_mib = o->mem_mib;
 	ret->gres = o->gres;
 	ret->n_gres = o->n_gres;

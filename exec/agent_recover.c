@@ -83,7 +83,8 @@ void agent_steps_prune(struct agent_attempt *t)
 			continue;
 		}
 		*at = s->next;
-		unlink_step(t, s->order->step);
+		if (!s->lead)
+			unlink_step(t, s->order->step);
 		agent_step_free(s);
 	}
 }
@@ -117,6 +118,8 @@ static bool recover_step(struct agent *a, struct agent_attempt *t, int dir, cons
 	}
 	struct agent_step *s = agent_step_add(t, o, arena);
 	s->control = control;
+	if (o->is_part)
+		s->told_start = s->told_end = true;
 	if (o->step < MU_STEP_BATCH && o->step >= t->record->next_step) {
 		t->record->has_next_step = 1;
 		t->record->next_step = o->step + 1;

@@ -1,11 +1,16 @@
-/* exec/agent_step.c: the step manager: srun asks on the node's socket, steps are placed inside the job's
- * allocation on this node, and the connection goes on to the step's shepherd. */
+/* exec/agent_step.c: the step manager's door: srun and salloc ask on the node's Unix socket, where the kernel
+ * vouches for them, or over TCP with a proof of the job's key. A step on this node alone begins at once and
+ * the connection goes on to its shepherd. One on several nodes is placed here and granted as parts; srun then
+ * asks each node for its part, and this connection stays until the step is over. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,20 +22,27 @@
 #include "proto/pb.h"
 #include "proto/states.h"
 
-enum { READ_BYTES = 64 * 1024, TASKS_MAX = 4096 };
+enum { READ_BYTES = 64 * 1024, KEEP_IDLE_SEC = 60, KEEP_PAUSE_SEC = 15, KEEP_TRIES = 4 };
 
-struct agent_client {
-	struct agent_client *next;
-	int fd;
-	int64_t since_usec;
-	struct stream_reader reader;
-	struct mu_buf ask;
-};
+static void listen_tcp(struct agent *a)
+{
+	struct mu_err err = {0};
+	const char *addr = a->conf->addr && a->conf->addr[0] ? a->conf->addr : a->node;
+	if (a->conf->port == 0)
+		return;
+	const char *address = mu_arena_printf(&a->conf_arena, "tcp://%s:%u", addr, a->conf->port);
+	/* Without it this node's own users go on by the Unix socket: no reason to be down. */
+	if (stream_listen(address, 0, &a->tcp_listener, &err)) {
+		a->tcp_listener = -1;
+		diag_error("steps from other hosts cannot be started here: %s", err.text);
+	}
+}
 
 int agent_step_listen(struct agent *a, struct mu_err *err)
 {
 	char address[2400];
 	snprintf(address, sizeof address, "ipc://%s/agent.%s.sock", a->run_dir, a->node);
+	listen_tcp(a);
 	return stream_listen(address, 0666, &a->listener, err);
 }
 
@@ -41,7 +53,10 @@ static void drop(struct agent *a, struct agent_client *c)
 			*at = c->next;
 			break;
 		}
-	a->client_count--;
+	if (c->kind == AGENT_ASKS)
+		a->client_count--;
+	else
+		a->holder_count--;
 	if (c->fd >= 0)
 		close(c->fd);
 	stream_reader_free(&c->reader);
@@ -49,9 +64,25 @@ static void drop(struct agent *a, struct agent_client *c)
 	free(c);
 }
 
-void agent_step_accept(struct agent *a)
+static void say_hello(struct agent_client *c)
 {
-	int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
+	int on = 1, idle = KEEP_IDLE_SEC, pause = KEEP_PAUSE_SEC, tries = KEEP_TRIES;
+	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
+	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+	if (getrandom(c->nonce, sizeof c->nonce, 0) != (ssize_t)sizeof c->nonce)
+		abort();
+	stream_put(&out, STREAM_HELLO, 0, c->nonce, sizeof c->nonce);
+	if (send(c->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out.len)
+		c->dead = true;
+}
+
+static void accept_on(struct agent *a, int listener, bool remote)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
 	struct agent_client *c = a->client_count < AGENT_CLIENTS_MAX ? calloc(1, sizeof *c) : NULL;
@@ -60,15 +91,28 @@ void agent_step_accept(struct agent *a)
 		return;
 	}
 	c->fd = fd;
+	c->remote = remote;
 	c->since_usec = exe_boot_usec();
 	c->next = a->client;
 	a->client = c;
 	a->client_count++;
+	if (remote)
+		say_hello(c);
+}
+
+void agent_step_accept(struct agent *a)
+{
+	accept_on(a, a->listener, false);
+}
+
+void agent_step_accept_tcp(struct agent *a)
+{
+	accept_on(a, a->tcp_listener, true);
 }
 
 /* ---- answers ---- */
 
-static void send_message(int fd, uint8_t kind, const ProtobufCMessage *m)
+void agent_send(int fd, uint8_t kind, const ProtobufCMessage *m)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf body = {0}, out = {0};
 	mu_pb_pack(m, &body);
@@ -85,157 +129,7 @@ static void refuse(int fd, int code, bool busy, const char *text)
 	m.code = code;
 	m.busy = busy;
 	m.text = (char *)text;
-	send_message(fd, STREAM_REFUSED, &m.base);
-}
-
-/* ---- placing ---- */
-
-/* What a step will hold; the sentence and code of a refusal in err, BUSY when waiting may help. */
-struct placing {
-	const Mu__StepAsk *ask;
-	const struct agent_attempt *t;
-	struct mu_arena *arena;
-	uint32_t tasks, cpus;
-	bool exact, overlap, busy;
-	char *cpu_list;
-	uint64_t mem_mib;
-	Mu__GresGot **gres;
-	size_t gres_count;
-};
-
-static int busy(struct placing *p, struct mu_err *err)
-{
-	p->busy = true;
-	return mu_fail(err, MU_ENODEBUSY, "%s", mu_strerror(MU_ENODEBUSY));
-}
-
-static int place_cpus(struct placing *p, struct mu_err *err)
-{
-	struct mu_bits have = {0}, got = {0};
-	const Mu__AllocNode *here = p->t->order->here;
-	uint32_t want = p->tasks *
-			(p->ask->has_cpus_per_task && p->ask->cpus_per_task ? p->ask->cpus_per_task : 1),
-		 n = 0;
-	char text[8192];
-	int code = 0;
-	mu_bits_parse(&have, here->cpu_list ? here->cpu_list : "", EXE_CPUS_MAX);
-	uint32_t all = mu_bits_count(&have);
-	if (want > all && all > 0)
-		code = mu_fail(err, MU_ECPUCOUNT, "%s", mu_strerror(MU_ECPUCOUNT));
-	for (const struct agent_step *s = p->t->step; s && !p->overlap && code == 0; s = s->next)
-		if (!s->ended && s->cpus && s->order->step != MU_STEP_BATCH)
-			mu_bits_andnot(&have, s->cpus);
-	if (code == 0 && !p->overlap && mu_bits_count(&have) < (p->exact ? want : all))
-		code = busy(p, err);
-	for (uint32_t k = mu_bits_next(&have, 0); code == 0 && k != UINT32_MAX && n < (p->exact ? want : all);
-	     k = mu_bits_next(&have, k + 1), n++)
-		mu_bits_set(&got, k);
-	mu_bits_print(&got, text, sizeof text);
-	p->cpu_list = mu_arena_strdup(p->arena, text);
-	p->cpus = n;
-	mu_bits_free(&have);
-	mu_bits_free(&got);
-	return code;
-}
-
-static int place_memory(struct placing *p, struct mu_err *err)
-{
-	const Mu__AllocNode *here = p->t->order->here;
-	uint64_t used = 0;
-	p->mem_mib = p->ask->mem_mib ? p->ask->mem_mib : p->ask->mem_cpu_mib * p->cpus;
-	if (here->mem_mib && p->mem_mib > here->mem_mib)
-		return mu_fail(err, MU_ESTEPMEMORY, "%s", mu_strerror(MU_ESTEPMEMORY));
-	/* A step that asks for nothing may use the job's memory and takes none from the others. */
-	for (const struct agent_step *s = p->t->step; s; s = s->next)
-		used += !s->ended && !s->order->overlap && s->order->step != MU_STEP_BATCH ? s->order->mem_mib
-											   : 0;
-	if (!p->overlap && p->mem_mib && here->mem_mib && used + p->mem_mib > here->mem_mib)
-		return busy(p, err);
-	return 0;
-}
-
-static bool unit_is_taken(const struct placing *p, const char *name, uint32_t index)
-{
-	for (const struct agent_step *s = p->t->step; s; s = s->next) {
-		if (s->ended || s->order->overlap || s->order->step == MU_STEP_BATCH ||
-		    !s->order->gres_counted)
-			continue;
-		for (size_t g = 0; g < s->order->n_gres; g++)
-			for (size_t i = 0; i < s->order->gres[g]->n_index; i++)
-				if (s->order->gres[g]->index[i] == index &&
-				    strcmp(s->order->gres[g]->name, name) == 0)
-					return true;
-	}
-	return false;
-}
-
-static int place_one_gres(struct placing *p, const Mu__GresAsk *ask, Mu__GresGot *got, struct mu_err *err)
-{
-	const Mu__AllocNode *here = p->t->order->here;
-	uint64_t total = 0, want = ask->has_count ? ask->count : 1;
-	got->name = ask->name;
-	got->type = ask->type;
-	for (size_t g = 0; g < here->n_gres; g++) {
-		const Mu__GresGot *have = here->gres[g];
-		if (!have->name || !ask->name || strcmp(have->name, ask->name) != 0 ||
-		    (ask->type && ask->type[0] && (!have->type || strcmp(have->type, ask->type) != 0)))
-			continue;
-		total += have->n_index;
-		got->index = got->index ? got->index
-					: mu_arena_alloc(p->arena, EXE_GRES_UNITS_MAX * sizeof *got->index);
-		for (size_t i = 0;
-		     i < have->n_index && got->n_index < want && got->n_index < EXE_GRES_UNITS_MAX; i++)
-			if (p->overlap || !unit_is_taken(p, have->name, have->index[i]))
-				got->index[got->n_index++] = have->index[i];
-	}
-	got->has_count = 1;
-	got->count = got->n_index;
-	if (want > total)
-		return mu_fail(err, MU_EGRES, "%s", mu_strerror(MU_EGRES));
-	return got->n_index < want ? busy(p, err) : 0;
-}
-
-static int place_gres(struct placing *p, struct mu_err *err)
-{
-	const Mu__AllocNode *here = p->t->order->here;
-	p->gres = here->gres;
-	p->gres_count = here->n_gres;
-	if (p->ask->n_gres == 0)
-		return 0;
-	p->gres = mu_arena_alloc(p->arena, p->ask->n_gres * sizeof *p->gres);
-	p->gres_count = p->ask->n_gres;
-	for (size_t i = 0; i < p->ask->n_gres; i++) {
-		p->gres[i] = mu_arena_alloc(p->arena, sizeof **p->gres);
-		mu__gres_got__init(p->gres[i]);
-		int code = place_one_gres(p, p->ask->gres[i], p->gres[i], err);
-		if (code)
-			return code;
-	}
-	return 0;
-}
-
-static int place(struct placing *p, struct mu_err *err)
-{
-	const Mu__StepAsk *ask = p->ask;
-	p->tasks = ask->has_ntasks && ask->ntasks ? ask->ntasks : 1;
-	p->overlap = ask->overlap;
-	p->exact = ask->exact || ask->exclusive || ask->has_cpus_per_task;
-	if (p->tasks > TASKS_MAX)
-		return mu_fail(err, MU_ELIMIT,
-			       "%u tasks are more than the %d that one node may run in a step", p->tasks,
-			       TASKS_MAX);
-	if (ask->nodes > 1)
-		return mu_fail(err, MU_EDISABLED,
-			       "a step on %u nodes cannot be started in this version: use -N 1", ask->nodes);
-	if (!p->t->order->batch_host)
-		return mu_fail(err, MU_EDISABLED, "steps of job %u are started on its first node",
-			       p->t->order->job);
-	if (ask->n_argv == 0)
-		return mu_fail(err, MU_EINVAL, "no command was given");
-	int code = place_cpus(p, err);
-	if (code == 0)
-		code = place_memory(p, err);
-	return code ? code : place_gres(p, err);
+	agent_send(fd, STREAM_REFUSED, &m.base);
 }
 
 /* ---- the order ---- */
@@ -264,7 +158,7 @@ static void put_streams(Mu__StepOrder *o, const Mu__StepAsk *ask)
 		o->std_in = ask->std_in;
 }
 
-static void put_program(struct agent *a, Mu__StepOrder *o, const struct placing *p)
+static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_placing *p)
 {
 	const Mu__StepAsk *ask = p->ask;
 	struct exe_env_words words;
@@ -293,109 +187,255 @@ static void put_program(struct agent *a, Mu__StepOrder *o, const struct placing 
 		      &o->n_env);
 }
 
-static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct placing *p, uint32_t step)
+static void put_whole(Mu__StepOrder *o, const Mu__StepWhole *w)
+{
+	o->has_step_nodes = o->has_step_ntasks = o->has_step_node_index = 1;
+	o->step_nodes = w->nodes;
+	o->step_node_list = w->node_list;
+	o->step_ntasks = w->ntasks;
+	o->step_tasks_per_node = w->tasks_per_node;
+	o->step_node_index = w->node_index;
+}
+
+/* What a step's order says whoever runs its tasks. */
+static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct agent_placing *p,
+				uint32_t step)
 {
 	Mu__StepOrder *o = agent_order_new(a, t, step, p->arena);
 	const Mu__StepAsk *ask = p->ask;
-	o->task = mu_arena_alloc(p->arena, p->tasks * sizeof *o->task);
-	o->n_task = p->tasks;
-	for (uint32_t i = 0; i < p->tasks; i++)
-		o->task[i] = i;
 	o->has_streamed = o->has_cpus_count = o->has_mem_mib = o->has_overlap = o->has_gres_counted = 1;
-	o->streamed = true;
-	o->cpus_count = p->cpus;
 	o->has_cpus_per_task = ask->has_cpus_per_task;
 	o->cpus_per_task = ask->cpus_per_task;
-	o->mem_mib = p->mem_mib;
 	o->overlap = p->overlap;
 	o->gres_counted = ask->n_gres > 0;
-	o->cpu_list = p->cpu_list;
-	o->gres = p->gres;
-	o->n_gres = p->gres_count;
 	if (ask->time_limit_sec > 0 && (o->time_limit_sec == 0 || ask->time_limit_sec < o->time_limit_sec))
 		o->time_limit_sec = ask->time_limit_sec;
 	put_streams(o, ask);
-	put_program(a, o, p);
+	put_whole(o, p->whole);
 	return o;
 }
 
-static void grant(struct agent *a, struct agent_attempt *t, struct agent_client *c, struct placing *p,
-		  struct mu_arena arena)
+static void put_part(Mu__StepOrder *o, const Mu__StepPart *part)
+{
+	o->task = part->task;
+	o->n_task = part->n_task;
+	o->streamed = true;
+	o->cpus_count = part->cpus;
+	o->mem_mib = part->mem_mib;
+	o->cpu_list = part->cpu_list;
+	o->gres = part->gres;
+	o->n_gres = part->n_gres;
+}
+
+static struct agent_step *step_of(struct agent_attempt *t, uint32_t step, bool lead)
+{
+	for (struct agent_step *s = t->step; s; s = s->next)
+		if (s->order->step == step && s->lead == lead)
+			return s;
+	return NULL;
+}
+
+static uint32_t take_number(struct agent_attempt *t)
+{
+	uint32_t step = t->record->next_step;
+	t->record->has_next_step = 1;
+	t->record->next_step = step + 1;
+	agent_attempt_save(t, false);
+	return step;
+}
+
+static void answer_granted(struct agent_client *c, const struct agent_placing *p, uint32_t step, bool parts)
+{
+	Mu__StepGranted m = MU__STEP_GRANTED__INIT;
+	size_t n = p->n_part;
+	m.has_job = m.has_step = 1;
+	m.job = p->t->order->job;
+	m.step = step;
+	m.node = mu_arena_alloc(p->arena, n * sizeof *m.node);
+	m.tasks = mu_arena_alloc(p->arena, n * sizeof *m.tasks);
+	m.cpus = mu_arena_alloc(p->arena, n * sizeof *m.cpus);
+	m.n_node = m.n_tasks = m.n_cpus = n;
+	for (size_t i = 0; i < n; i++) {
+		m.node[i] = p->part[i]->node;
+		m.tasks[i] = (uint32_t)p->part[i]->n_task;
+		m.cpus[i] = p->part[i]->cpus;
+	}
+	if (parts) {
+		m.part = p->part;
+		m.n_part = n;
+		m.whole = p->whole;
+	}
+	agent_send(c->fd, STREAM_GRANTED, &m.base);
+}
+
+/* A step, or its part, on this node: its shepherd takes the connection over. */
+static void start_here(struct agent *a, struct agent_attempt *t, struct agent_client *c,
+		       struct agent_placing *p, struct mu_arena arena)
 {
 	struct mu_err err = {0};
 	struct exe_cgroup_limits limits;
-	uint32_t step = t->record->next_step, tasks = p->tasks, cpus = p->cpus;
-	char *node = a->node;
-	Mu__StepGranted m = MU__STEP_GRANTED__INIT;
+	const Mu__StepPart *part = p->part[0];
+	bool is_part = p->ask->part != NULL;
 	p->arena = &arena;
-	uint64_t memory = p->mem_mib ? p->mem_mib : t->order->here->mem_mib;
-	int code = agent_limits(a, t->order->here, memory, p->cpu_list, p->gres, p->gres_count, &arena,
+	uint64_t memory = part->mem_mib ? part->mem_mib : t->order->here->mem_mib;
+	int code = agent_limits(a, t->order->here, memory, part->cpu_list, part->gres, part->n_gres, &arena,
 				&limits, &err);
+	if (code == 0 && is_part && step_of(t, p->whole->step, false))
+		code = mu_fail(&err, MU_EINVAL, "step %u.%u was started here before", t->order->job,
+			       p->whole->step);
 	if (code) {
 		refuse(c->fd, code, false, err.text);
 		mu_arena_free(&arena);
 		return;
 	}
+	uint32_t step = is_part ? p->whole->step : take_number(t);
 	Mu__StepOrder *o = order_for(a, t, p, step);
+	put_part(o, part);
+	put_program(a, o, p);
 	agent_order_limits(o, &limits, &arena);
-	o->has_leftover = 1;
+	o->has_leftover = o->has_is_part = 1;
+	o->is_part = is_part;
 	o->leftover =
 	    (ProtobufCBinaryData){c->reader.in.len - c->reader.used, c->reader.in.data + c->reader.used};
-	t->record->has_next_step = 1;
-	t->record->next_step = step + 1;
-	agent_attempt_save(t, false);
-	m.has_job = m.has_step = 1;
-	m.job = t->order->job;
-	m.step = step;
-	m.node = &node;
-	m.tasks = &tasks;
-	m.cpus = &cpus;
-	m.n_node = m.n_tasks = m.n_cpus = 1;
-	send_message(c->fd, STREAM_GRANTED, &m.base);
-	struct agent_step *s;
+	answer_granted(c, p, step, false);
+	struct agent_step *s, *lead = step_of(t, step, true);
 	if (agent_launch_step(a, t, o, arena, c->fd, &s, &err)) {
 		Mu__StepEnded e = MU__STEP_ENDED__INIT;
 		e.has_step = e.has_exit_code = 1;
 		e.step = step;
 		e.exit_code = 1;
 		e.detail = err.text;
-		send_message(c->fd, STREAM_STEP_ENDED, &e.base);
+		agent_send(c->fd, STREAM_STEP_ENDED, &e.base);
 		diag_error("job %u step %u: %s", t->order->job, step, err.text);
+		return;
 	}
+	if (is_part)
+		s->told_start = s->told_end = true;
+	if (lead)
+		lead->lead_here = true;
 }
 
-static void take_ask(struct agent *a, struct agent_client *c)
+/* True when C stays. */
+static bool grant_parts(struct agent *a, struct agent_attempt *t, struct agent_client *c,
+			struct agent_placing *p, struct mu_arena arena)
 {
-	struct mu_arena arena = {0};
 	struct mu_err err = {0};
+	p->arena = &arena;
+	if (agent_hold_add(a, t, c, AGENT_LEADS, t->record->next_step, &err)) {
+		refuse(c->fd, err.code, false, err.text);
+		mu_arena_free(&arena);
+		return false;
+	}
+	uint32_t step = take_number(t);
+	Mu__StepOrder *o = order_for(a, t, p, step);
+	p->whole->has_step = 1;
+	p->whole->step = step;
+	put_program(a, o, p);
+	o->task = mu_arena_alloc(&arena, p->tasks * sizeof *o->task);
+	for (o->n_task = 0; o->n_task < p->tasks; o->n_task++)
+		o->task[o->n_task] = (uint32_t)o->n_task;
+	for (size_t i = 0; i < p->n_part; i++) {
+		o->cpus_count += p->part[i]->cpus;
+		o->mem_mib += p->part[i]->mem_mib;
+	}
+	o->gres = p->part[0]->gres;
+	o->n_gres = p->part[0]->n_gres;
+	answer_granted(c, p, step, true);
+	agent_lead_add(t, o, arena, p->part, p->n_part);
+	return true;
+}
+
+/* ---- requests ---- */
+
+/* The attempt that a request is about, when it may be: else it is refused. */
+static struct agent_attempt *admit(struct agent *a, struct agent_client *c, uint32_t job)
+{
 	struct ucred who = {0};
 	socklen_t len = sizeof who;
-	const Mu__StepAsk *ask =
-	    (Mu__StepAsk *)mu_pb_unpack(&mu__step_ask__descriptor, c->ask.data, c->ask.len, &arena);
-	struct agent_attempt *t = ask ? agent_attempt_find(a, ask->job, 0) : NULL;
+	struct agent_attempt *t = agent_attempt_find(a, job, 0);
 	if (t && t->phase == EXE_ENDED)
 		t = NULL;
-	if (!ask)
-		refuse(c->fd, MU_EPROTO, false, "the step request is malformed");
-	else if (!t)
+	if (!t) {
 		refuse(c->fd, MU_EJOBID, false, mu_strerror(MU_EJOBID));
-	else if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) ||
-		 (who.uid != t->order->uid && who.uid != 0))
+		return NULL;
+	}
+	bool good = false;
+	if (!c->remote) {
+		good = getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+		       (who.uid == t->order->uid || who.uid == 0);
+	} else if (c->has_proof && t->order->job_key.len == STREAM_KEY) {
+		uint8_t proof[MU_HASH_BYTES], differs = 0;
+		stream_proof(t->order->job_key.data, c->nonce, (struct mu_view){c->ask.data, c->ask.len},
+			     proof);
+		for (size_t i = 0; i < sizeof proof; i++)
+			differs |= proof[i] ^ c->proof[i];
+		good = differs == 0;
+	}
+	if (!good)
 		refuse(c->fd, MU_EPERM, false, mu_strerror(MU_EPERM));
 	else if (t->phase == EXE_ENDING)
 		refuse(c->fd, MU_EALREADYDONE, false, mu_strerror(MU_EALREADYDONE));
 	else if (t->phase == EXE_STARTING || t->steps_live >= AGENT_STEPS_MAX)
 		refuse(c->fd, MU_ENODEBUSY, true, mu_strerror(MU_ENODEBUSY));
-	else {
-		struct placing p = {.ask = ask, .t = t, .arena = &arena};
-		int code = place(&p, &err);
-		if (code == 0) {
-			grant(a, t, c, &p, arena);
-			return;
+	else
+		return t;
+	return NULL;
+}
+
+/* True when C stays. */
+static bool take_ask(struct agent *a, struct agent_client *c)
+{
+	struct mu_arena arena = {0};
+	struct mu_err err = {0};
+	const Mu__StepAsk *ask =
+	    (Mu__StepAsk *)mu_pb_unpack(&mu__step_ask__descriptor, c->ask.data, c->ask.len, &arena);
+	if (!ask)
+		refuse(c->fd, MU_EPROTO, false, "the step request is malformed");
+	struct agent_attempt *t = ask ? admit(a, c, ask->job) : NULL;
+	if (t) {
+		struct agent_placing p = {.ask = ask,
+					  .t = t,
+					  .arena = &arena,
+					  .overlap = ask->overlap,
+					  .exact = ask->exact || ask->exclusive || ask->has_cpus_per_task};
+		int code = ask->part ? agent_place_part(&p, &err) : agent_place(&p, &err);
+		if (code == 0 && (ask->part || (p.n_part == 1 && strcmp(p.part[0]->node, a->node) == 0))) {
+			start_here(a, t, c, &p, arena);
+			return false;
 		}
+		if (code == 0)
+			return grant_parts(a, t, c, &p, arena);
 		refuse(c->fd, code, p.busy, err.text);
 	}
 	mu_arena_free(&arena);
+	return false;
+}
+
+static bool take_hold(struct agent *a, struct agent_client *c)
+{
+	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+	struct mu_err err = {0};
+	Mu__StepGranted granted = MU__STEP_GRANTED__INIT;
+	const Mu__HoldAsk *ask =
+	    (Mu__HoldAsk *)mu_pb_unpack(&mu__hold_ask__descriptor, c->ask.data, c->ask.len, &arena);
+	if (!ask)
+		refuse(c->fd, MU_EPROTO, false, "the request to hold an allocation is malformed");
+	struct agent_attempt *t = ask ? admit(a, c, ask->job) : NULL;
+	if (!t)
+		return false;
+	granted.has_job = 1;
+	granted.job = ask->job;
+	if (ask->look_only) {
+		agent_send(c->fd, STREAM_GRANTED, &granted.base);
+		return false;
+	}
+	if (t->order->spec->batch || !t->order->batch_host || agent_hold_add(a, t, c, AGENT_HOLDS, 0, &err)) {
+		refuse(c->fd, err.code ? err.code : MU_EINVAL, false,
+		       err.code ? err.text : "this is no allocation to hold here");
+		return false;
+	}
+	agent_send(c->fd, STREAM_GRANTED, &granted.base);
+	return true;
 }
 
 /* ---- reading ---- */
@@ -408,6 +448,30 @@ static size_t bytes_held(const struct agent *a)
 	return bytes;
 }
 
+static bool take_proof(struct agent_client *c, const struct stream_frame *f)
+{
+	if (!c->remote || c->has_proof || f->payload.len != sizeof c->proof)
+		return false;
+	memcpy(c->proof, f->payload.data, sizeof c->proof);
+	c->has_proof = true;
+	return true;
+}
+
+/* A frame of one that asks; false when the client is done with. */
+static bool take_request(struct agent *a, struct agent_client *c, const struct stream_frame *f)
+{
+	if (f->kind == STREAM_PROOF)
+		return take_proof(c, f);
+	if (f->kind != STREAM_STEP_ASK && f->kind != STREAM_HOLD)
+		return false;
+	int whole = stream_join(&c->ask, f);
+	if (whole == 0)
+		return true;
+	bool stays = whole == 1 && (f->kind == STREAM_HOLD ? take_hold(a, c) : take_ask(a, c));
+	mu_buf_free(&c->ask);
+	return stays;
+}
+
 /* Reads what came; false when the client is done with. */
 static bool serve(struct agent *a, struct agent_client *c)
 {
@@ -416,21 +480,23 @@ static bool serve(struct agent *a, struct agent_client *c)
 	ssize_t n = recv(c->fd, chunk, sizeof chunk, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
-	if (n <= 0)
+	if (n <= 0) {
+		if (c->kind != AGENT_ASKS)
+			agent_hold_lost(a, c);
 		return false;
+	}
 	stream_feed(&c->reader, chunk, (size_t)n);
 	if (bytes_held(a) > AGENT_ASKS_MAX)
 		return false;
-	for (int code; (code = stream_next(&c->reader, &f)) != 0;) {
-		if (code < 0 || f.kind != STREAM_STEP_ASK)
+	for (int code; !c->dead && (code = stream_next(&c->reader, &f)) != 0;) {
+		if (code < 0)
 			return false;
-		int whole = stream_join(&c->ask, &f);
-		if (whole == 1)
-			take_ask(a, c);
-		if (whole != 0)
+		if (c->kind != AGENT_ASKS)
+			agent_hold_frame(a, c, &f);
+		else if (!take_request(a, c, &f))
 			return false;
 	}
-	return true;
+	return !c->dead;
 }
 
 size_t agent_step_watch(struct agent *a, struct pollfd *fd, size_t cap)
@@ -447,7 +513,8 @@ void agent_step_serve(struct agent *a, const struct pollfd *fd, size_t count)
 	int64_t now = exe_boot_usec();
 	for (struct agent_client *c = a->client, *next; c && i < count; c = next, i++) {
 		next = c->next;
-		if (fd[i].revents ? !serve(a, c) : now - c->since_usec > AGENT_CLIENT_USEC)
+		bool idle = c->kind == AGENT_ASKS && now - c->since_usec > AGENT_CLIENT_USEC;
+		if (c->dead || (fd[i].revents ? !serve(a, c) : idle))
 			drop(a, c);
 	}
 }
@@ -458,5 +525,7 @@ void agent_step_close(struct agent *a)
 		drop(a, a->client);
 	if (a->listener >= 0)
 		close(a->listener);
-	a->listener = -1;
+	if (a->tcp_listener >= 0)
+		close(a->tcp_listener);
+	a->listener = a->tcp_listener = -1;
 }

@@ -111,6 +111,12 @@ static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const
 		w->step_gpus = gpu_list(arena, step->gres, step->n_gres, false, &ignored);
 		w->gpus_visible = gpu_list(arena, step->gres, step->n_gres, true, &ignored);
 	}
+	if (step) {
+		w->step_ntasks = step->step_ntasks ? step->step_ntasks : (uint32_t)step->n_task;
+		w->step_tasks_per_node = step->step_tasks_per_node
+					     ? step->step_tasks_per_node
+					     : mu_arena_printf(arena, "%u", w->step_ntasks);
+	}
 	if (step)
 		w->step_gtids = task_list(arena, step);
 }

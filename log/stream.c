@@ -37,7 +37,7 @@ static void set_u32(uint8_t *p, uint32_t v)
 
 static bool is_kind(uint8_t kind)
 {
-	return (kind >= STREAM_STEP_ASK && kind <= STREAM_PING) ||
+	return (kind >= STREAM_STEP_ASK && kind <= STREAM_STEP_DONE) ||
 	       (kind >= STREAM_CONTROL_FIRST && kind <= STREAM_CONTROL_LAST);
 }
 static bool is_data(uint8_t kind)
@@ -112,6 +112,19 @@ void stream_put(struct mu_buf *out, uint8_t kind, uint16_t channel, const void *
 		from += n;
 		len -= n;
 	} while (len > 0);
+}
+
+void stream_proof(const uint8_t key[STREAM_KEY], const uint8_t nonce[STREAM_NONCE], struct mu_view request,
+		  uint8_t ret[MU_HASH_BYTES])
+{
+	struct mu_hasher hasher;
+	struct mu_hash hash;
+	mu_hasher_init(&hasher);
+	mu_hasher_add(&hasher, key, STREAM_KEY);
+	mu_hasher_add(&hasher, nonce, STREAM_NONCE);
+	mu_hasher_add(&hasher, request.data, request.len);
+	mu_hasher_done(&hasher, &hash);
+	memcpy(ret, hash.b, sizeof hash.b);
 }
 
 void stream_put_u32(struct mu_buf *out, uint8_t kind, uint16_t channel, uint32_t value)

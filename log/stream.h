@@ -15,6 +15,7 @@
 
 #include "proto/base/buf.h"
 #include "proto/base/err.h"
+#include "proto/base/hash.h"
 
 enum {
 	STREAM_MAX = 64 * 1024,
@@ -40,10 +41,16 @@ enum stream_kind {
 	STREAM_TEXT = 12,	 /* a line for srun's stderr ("slurmstepd: error: ...") */
 	STREAM_WINSIZE = 13,	 /* u16 rows, u16 columns */
 	STREAM_PING = 14,
+	STREAM_HELLO = 15,   /* agent -> client over TCP, first: STREAM_NONCE random bytes */
+	STREAM_PROOF = 16,   /* client -> agent over TCP, before its request: see stream_proof */
+	STREAM_HOLD = 17,    /* salloc, srun -> agent: Mu__HoldAsk; answered by GRANTED (empty) or REFUSED */
+	STREAM_RELEASE = 18, /* holder -> agent: u32 exit code; the allocation is over */
+	STREAM_OVER = 19,    /* agent -> holder: u32 cause; last frame */
+	STREAM_STEP_DONE = 20,	   /* srun -> step manager: Mu__StepEnded of a step on several nodes */
 	STREAM_CONTROL_FIRST = 64, /* agent and shepherd (exec/shepherd.h) */
 	STREAM_CONTROL_LAST = 79
 };
-enum { STREAM_FLAG_MORE = 1 };
+enum { STREAM_FLAG_MORE = 1, STREAM_NONCE = 16, STREAM_KEY = 32 };
 
 struct stream_frame {
 	uint8_t kind, flags;
@@ -89,6 +96,11 @@ int stream_received(struct stream_credit *c,
 		    uint32_t bytes); /* 0, or MU_EPROTO when the peer sent without credit */
 /* Returns the grant to send now: 0 until half a window is owed, so that grants are few. */
 uint32_t stream_consumed(struct stream_credit *c, uint32_t bytes);
+
+/* What a client without a Unix socket shows instead of its uid: BLAKE2b-256 of the job's key, the agent's
+ * nonce and the packed request behind it. Pure. */
+void stream_proof(const uint8_t key[STREAM_KEY], const uint8_t nonce[STREAM_NONCE], struct mu_view request,
+		  uint8_t ret[MU_HASH_BYTES]);
 
 /* Blocking helpers for clients. Write all of DATA: 0 or MU_EIO (never SIGPIPE). */
 int stream_write_all(int fd, const void *data, size_t len, struct mu_err *err);

@@ -349,7 +349,7 @@ static void wait_answer(struct ctl *c, struct ctl_wait *w)
 	reply.code = job ? 0 : MU_EJOBID;
 	if (job) {
 		copy = *job;
-		copy.has_job_key = 0;
+		copy.has_job_key = copy.has_job_key && w->want_key && job->uid == w->req->author->uid;
 		reply.answer_case = MU__REPLY__ANSWER_JOB_ROW;
 		reply.job_row = &copy;
 	}
@@ -379,6 +379,7 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req)
 	w->req = req;
 	w->job = ask->job;
 	w->until = ask->until;
+	w->want_key = ask->want_key;
 	w->unknown_msec = ctl_mono_msec() + WAIT_UNKNOWN_MSEC;
 	w->deadline_msec = ctl_mono_msec() + (ask->wait_msec > CTL_POLL_MSEC_MAX ? CTL_POLL_MSEC_MAX : ask->wait_msec);
 	w->next = c->waits;
