@@ -40,9 +40,22 @@
 /* The agent ends a job at its limit; the controller waits KillWait, OverTimeLimit and this much longer. */
 #define SCH_BACKSTOP_SEC 60
 
-/* Running jobs up to which a blocked job's start is planned in a pass: ten bisections of 512 copies stay near
- * a millisecond. */
-#define SCH_PLAN_RUNNING_MAX 512u
+/* Moments tried for one planned start, beyond the first at which running jobs leave enough: each looks at the
+ * job's nodes once. */
+#define SCH_PLAN_TRIES 64u
+
+/* A job that starts this little after its planned moment is counted from that moment: ends at limits come a
+ * little late, and the log takes its time, and neither should move the plans behind. */
+#define SCH_PLAN_GRACE_USEC (INT64_C(5) * 1000000)
+
+/* A job without a time limit is planned with this: nothing waits for it sooner, nothing waits for ever. */
+#define SCH_NO_LIMIT_SEC (INT64_C(365) * 86400)
+
+/* Defaults of SchedulerParameters: reserved jobs of a pass, and in seconds how far plans reach and how close
+ * two tried moments may lie. */
+#define SCH_BF_MAX_JOB_TEST 500u
+#define SCH_BF_WINDOW_SEC (INT64_C(1440) * 60)
+#define SCH_BF_RESOLUTION_SEC INT64_C(60)
 
 /* Jobs that one JobSignal, JobHold or JobRequeue may name: 4 bytes each, well inside an entry. */
 #define SCH_JOBS_PER_EVENT 10000u

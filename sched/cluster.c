@@ -3,6 +3,8 @@
  * is by rank. */
 #include "sched/state.h"
 
+#include "proto/conf.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -210,9 +212,36 @@ static bool contains(const char *text, const char *word)
 	return false;
 }
 
+/* The number behind KEY= in SchedulerParameters; OTHERWISE where it is not given or no number. */
+static int64_t parameter(const char *text, const char *key, int64_t otherwise)
+{
+	size_t len = strlen(key);
+	for (const char *w = text; w && *w; w = strchr(w, ',') ? strchr(w, ',') + 1 : NULL) {
+		int64_t v = 0;
+		if (strncasecmp(w, key, len) != 0 || w[len] != '=' || w[len + 1] < '0' || w[len + 1] > '9')
+			continue;
+		for (const char *d = w + len + 1; *d >= '0' && *d <= '9' && v < INT32_MAX; d++)
+			v = 10 * v + (*d - '0');
+		return v < INT32_MAX ? v : INT32_MAX;
+	}
+	return otherwise;
+}
+
+static void scheduler_derive(struct sch_config_rec *r, const Mu__Config *c)
+{
+	const char *text = mu_conf_get(c, "SchedulerParameters", "");
+	r->backfill = strcasecmp(mu_conf_get(c, "SchedulerType", "sched/backfill"), "sched/builtin") != 0;
+	r->bf_max_job = (uint32_t)parameter(text, "bf_max_job_test", SCH_BF_MAX_JOB_TEST);
+	r->bf_max_user = (uint32_t)parameter(text, "bf_max_job_user", 0);
+	r->bf_max_part = (uint32_t)parameter(text, "bf_max_job_part", 0);
+	r->bf_window_usec = parameter(text, "bf_window", SCH_BF_WINDOW_SEC / 60) * 60 * SCH_USEC;
+	r->bf_resolution_usec = parameter(text, "bf_resolution", SCH_BF_RESOLUTION_SEC) * SCH_USEC;
+}
+
 void sch__config_derive(struct sch_state *st)
 {
 	const Mu__Config *c = sch__conf(st);
+	scheduler_derive(&st->config, c);
 	st->config.by_core = !contains(c->select_type_parameters, "CR_CPU");
 	st->config.memory = contains(c->select_type_parameters, "MEMORY");
 	st->config.enforce = c->enforce_part_limits && (strcasecmp(c->enforce_part_limits, "ALL") == 0 ||

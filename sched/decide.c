@@ -4,9 +4,13 @@
  * the partition's nodes from partitions that share them; a job that can never run as things are (limits,
  * constraints, nodes down) stops nobody. What fits is put into an overlay, so that the next job sees it
  * taken. When the steps or bytes of the slice are used up, the place, the stopped partitions and the kept
- * nodes go into the event: the next slice goes on from State alone. A backfill pass belongs behind the visit
- * that finds a partition stopped: sch__plan gives that job's start, and later jobs may use what is free until
- * then. */
+ * nodes go into the event: the next slice goes on from State alone.
+ *
+ * With sched/backfill a job that does not fit stops nobody: the first of them get a planned start, and the
+ * jobs behind may start where they are gone again, or out of the way, before every planned start. A plan
+ * stands in State until its job starts. What keeps it from moving later: whoever starts or is planned
+ * respects every plan that stands, also of jobs behind it; only a job that no pass has seen yet may push
+ * those behind it. A plan moves earlier when something became free, and gives up its old place only then. */
 #include "sched/state.h"
 
 #include <assert.h>
@@ -23,12 +27,21 @@ struct attempt {
 	uint32_t reason; /* never runs as things are: why; else REASON_None */
 	const char *detail;
 	bool failed; /* did not fit in this slice; will not, because rooms only shrink */
+	int64_t
+	    failed_usec; /* 0, or: nor does a job of this length fit between the plans as they were then */
+	uint32_t failed_moves;
+};
+struct begun { /* one node of a start of this slice */
+	const struct sch_node *node;
+	const Mu__AllocNode *row;
+	int64_t until_usec;
+	bool exclusive;
 };
 struct lane {
 	struct sch_part *part;
 	uint32_t tier;
-	struct sch_job *head; /* NULL: nothing left to visit */
-	uint64_t head_key, blocked_key;
+	struct sch_job *head;			  /* NULL: nothing left to visit */
+	uint64_t head_key, blocked_key, seen_key; /* seen: visited last by this slice */
 	bool blocked;
 	struct sch_job *blocker;
 };
@@ -40,6 +53,7 @@ struct pass {
 	const struct sch_state *st;
 	struct mu_arena *arena;
 	uint64_t steps, budget;
+	uint64_t setup; /* steps before the first job: a slice visits one at least */
 	size_t bytes;
 	Mu__Decided *d;
 	struct list start, reason, plan, stop, lost;
@@ -54,6 +68,13 @@ struct pass {
 	struct mu_map started;
 	struct sch_extra extra; /* what this slice has started, as limits count it */
 	struct sch_pick *pick;
+	/* Backfill: */
+	struct sch_line *line; /* NULL until a plan stands or is needed */
+	struct list begun;
+	uint32_t reserved;    /* jobs visited in this pass whose plan stands */
+	uint32_t moves;	      /* plans of this slice that gave up a place */
+	uint32_t made;	      /* first plans of this slice */
+	struct sch_job *last; /* of the jobs with plans, the one visited last */
 };
 
 static void add(struct pass *p, struct list *l, void *item, size_t bytes)
@@ -74,7 +95,7 @@ static void add(struct pass *p, struct list *l, void *item, size_t bytes)
 static bool exhausted(const struct pass *p)
 {
 	uint64_t budget = p->bytes ? p->budget : p->budget * SCH_QUIET_BUDGETS;
-	return p->steps >= budget || p->bytes >= SCH_SLICE_BYTES;
+	return p->steps - p->setup >= budget || p->bytes >= SCH_SLICE_BYTES;
 }
 
 /* ---- silence and limits ---- */
@@ -176,27 +197,160 @@ static void and_bits(struct mu_bits *dst, const struct mu_bits *src)
 		dst->word[i] &= i < src->words ? src->word[i] : 0;
 }
 
-/* The start of the job that stopped its partition, where it can be had cheaply. */
-static void plan(struct pass *p, struct attempt *a, struct sch_job *j)
+/* ---- plans ---- */
+
+static struct sch_line *line_of(struct pass *p)
 {
-	uint32_t count = 0;
-	struct mu_bits nodes = {0};
-	if (p->start.count || p->st->running.count > SCH_PLAN_RUNNING_MAX)
-		return; /* What this slice starts will be known to the pass that follows it. */
-	mu_bits_copy(&nodes, &a->nodes);
-	and_bits(&nodes, &p->st->usable);
-	int64_t start =
-	    sch__plan(p->st, &a->need, &nodes, &a->required, p->arena, &p->steps, p->pick, &count);
-	mu_bits_free(&nodes);
-	char *names = count ? fold_picks(p, count) : NULL;
-	if (start == j->plan_start_usec && sch__same(names, sch__text(j->plan_nodes)))
-		return;
+	if (p->line)
+		return p->line;
+	p->line = mu_arena_alloc(p->arena, sizeof(*p->line));
+	sch__line_init(p->line, &p->overlay, p->arena, &p->steps);
+	for (size_t i = 0; i < p->begun.count; i++) {
+		const struct begun *b = p->begun.v[i];
+		sch__line_ends(p->line, b->node, b->row, b->exclusive, b->until_usec);
+	}
+	return p->line;
+}
+
+static void say_plan(struct pass *p, const struct sch_job *j, int64_t start, uint32_t count)
+{
 	Mu__PlanSet *s = mu_arena_alloc(p->arena, sizeof(*s));
 	mu__plan_set__init(s);
 	SCH_SET(s, job, j->id);
 	SCH_SET(s, start_usec, start);
-	s->nodes = names;
-	add(p, &p->plan, s, 20 + (names ? strlen(names) : 0));
+	if (count) { /* Tasks in the order of the folded list. */
+		char **names;
+		size_t n = 0;
+		uint32_t *tasks = mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(tasks[0]));
+		bool same = true;
+		s->nodes = fold_picks(p, count);
+		for (uint32_t i = 0; i < count; i++)
+			tasks[p->pick[i].node->rank] = p->pick[i].tasks;
+		int rc = mu_hostlist_expand(s->nodes, SCH_NODES_MAX, p->arena, &names, &n, NULL);
+		assert(rc == 0 && n == count);
+		s->tasks = mu_arena_alloc(p->arena, count * sizeof(s->tasks[0]));
+		for (uint32_t i = 0; i < count; i++) {
+			s->tasks[i] = tasks[sch__node(p->st, names[i])->rank];
+			same = same && s->tasks[i] == s->tasks[0];
+		}
+		s->n_tasks = same ? 1 : count;
+	}
+	add(p, &p->plan, s, 20 + 2 * s->n_tasks + (s->nodes ? strlen(s->nodes) : 0));
+}
+
+static void drop_plan(struct pass *p, const struct sch_job *j)
+{
+	if (j->plan_start_usec)
+		say_plan(p, j, 0, 0);
+}
+
+/* Whose plans J must respect: all, unless it is new here; then those of jobs before it. */
+static void look_as(struct pass *p, const struct sch_job *j)
+{
+	p->line->me = j;
+	p->line->above_only = j->reason == REASON_None && !j->plan_start_usec;
+	p->line->no_spans = false;
+}
+
+/* True when J's plan can still be kept to the moment. */
+static bool plan_stands(struct pass *p, const struct attempt *a, const struct sch_job *j, int64_t length,
+			uint32_t *ret_count)
+{
+	int64_t now = p->st->cluster->now_usec, from = j->plan_start_usec, until = from + length;
+	uint32_t count = sch__plan_picks(p->st, j, p->arena, p->pick);
+	if (from <= now)
+		from = now + 1;
+	if (until <= from)
+		until = from + 1;
+	bool ok = count > 0;
+	for (uint32_t i = 0; i < count && ok; i++) {
+		struct sch_node *n = p->pick[i].node;
+		ok = n->usable && mu_bits_test(&a->nodes, n->rank) &&
+		     sch__tasks_that_fit(&a->need, n, sch__line_room(p->line, n, from, until)) >=
+			 p->pick[i].tasks;
+		p->steps++;
+	}
+	*ret_count = count;
+	return ok;
+}
+
+static bool over_share(const struct pass *p, const struct sch_job *j, const struct sch_part *part)
+{
+	const struct sch_config_rec *c = &p->st->config;
+	uint32_t user = 0, here = 0;
+	uint64_t id = 0;
+	if (!c->bf_max_user && !c->bf_max_part)
+		return false;
+	for (const struct sch_job *k = mu_map_next_u64(&p->st->plans, 0, &id); k;
+	     k = mu_map_next_u64(&p->st->plans, id + 1, &id)) {
+		user += k != j && k->who->uid == j->who->uid;
+		here += k != j && sch__first_part(p->st, k) == part;
+	}
+	for (size_t i = 0; i < p->plan.count; i++) { /* First plans of this slice. */
+		const Mu__PlanSet *s = p->plan.v[i];
+		const struct sch_job *k = sch__job(p->st, s->job);
+		if (k->plan_start_usec || !s->start_usec)
+			continue;
+		user += k->who->uid == j->who->uid;
+		here += sch__first_part(p->st, k) == part;
+	}
+	return (c->bf_max_user && user >= c->bf_max_user) || (c->bf_max_part && here >= c->bf_max_part);
+}
+
+static void put_plan(struct pass *p, const struct attempt *a, const struct sch_job *j, int64_t start,
+		     int64_t length, uint32_t count)
+{
+	sch__line_plan(p->line, j, &a->need, start, start + length, p->pick, count);
+	say_plan(p, j, start, count);
+	p->moves++;
+}
+
+/* Keeps, betters or makes the planned start of a job that does not fit now. */
+static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
+{
+	const struct sch_config_rec *c = &p->st->config;
+	int64_t length = sch__length(sch__job_limit_in(j, a->part)), now = p->st->cluster->now_usec, start;
+	uint32_t count = 0, most = c->backfill ? c->bf_max_job : UINT32_MAX;
+	struct mu_bits nodes = {0};
+	/* Only a newcomer may push one who has a plan out of their number. */
+	bool newcomer = j->reason == REASON_None;
+	bool full =
+	    p->reserved >= most || (!j->plan_start_usec && !newcomer && p->st->plans.count + p->made >= most);
+	if (full || (!j->plan_start_usec && over_share(p, j, a->part))) {
+		drop_plan(p, j);
+		return;
+	}
+	line_of(p);
+	look_as(p, j);
+	mu_bits_copy(&nodes, &a->nodes);
+	and_bits(&nodes, &p->st->usable);
+	bool first = p->reserved == 0, stands = j->plan_start_usec && plan_stands(p, a, j, length, &count);
+	int64_t before = stands ? j->plan_start_usec : INT64_MAX;
+	if (stands) {
+		p->reserved++;
+		uint32_t old_count = count;
+		struct sch_pick *old = mu_arena_dup(p->arena, p->pick, (old_count + 1) * sizeof(old[0]));
+		start = before > now + 1 && p->steps - p->setup < p->budget
+			    ? sch__line_earliest(p->line, &a->need, &nodes, &a->required, length, before,
+						 p->pick, &count)
+			    : 0;
+		if (start) {
+			sch__line_unplan(p->line, j, old, old_count);
+			put_plan(p, a, j, start, length, count);
+		}
+	} else {
+		start = sch__line_earliest(p->line, &a->need, &nodes, &a->required, length, before, p->pick,
+					   &count);
+		/* The first is planned however far away: nobody waits for ever. */
+		if (start && (first || start <= now + c->bf_window_usec)) {
+			put_plan(p, a, j, start, length, count);
+			p->reserved++;
+			p->made += j->plan_start_usec == 0;
+		} else {
+			drop_plan(p, j);
+		}
+	}
+	mu_bits_free(&nodes);
 }
 
 /* ---- starts ---- */
@@ -255,6 +409,20 @@ static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, 
 	return reason != REASON_None;
 }
 
+static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNode *row,
+		     const struct sch_job *j, const struct attempt *a)
+{
+	struct begun *b = mu_arena_alloc(p->arena, sizeof(*b));
+	b->node = n;
+	b->row = row;
+	b->exclusive = a->need.exclusive;
+	b->until_usec =
+	    sch__counted_from(j, p->st->cluster->now_usec) + sch__span(sch__job_limit_in(j, a->part));
+	add(p, &p->begun, b, 0);
+	if (p->line)
+		sch__line_ends(p->line, n, row, b->exclusive, b->until_usec);
+}
+
 static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
 {
 	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
@@ -282,11 +450,17 @@ static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 			row->tasks < tasks ? row->tasks
 					   : tasks); /* More nodes than tasks: the last ones have none. */
 		tasks -= row->tasks;
+		s->alloc[i] = row;
+		begin_on(p, n, row, j, a);
 	}
 	fold_allocs(p, s);
 	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
-	if (j->shape->part_count > 1)
-		mu_map_put_u64(&p->started, j->id, j);
+	mu_map_put_u64(&p->started, j->id, j);
+	if (j->plan_start_usec && p->line) {
+		count = sch__plan_picks(p->st, j, p->arena, p->pick);
+		sch__line_unplan(p->line, j, p->pick, count);
+		p->moves++;
+	}
 }
 
 /* ---- one visit ---- */
@@ -346,17 +520,10 @@ static struct attempt *attempt_of(struct pass *p, const struct sch_shape *shape,
 	return a;
 }
 
-static int64_t limit_in(const struct sch_job *j, const Mu__PartitionConf *c)
-{
-	if (j->limit_given)
-		return j->time_limit_sec;
-	return c->has_default_time_sec ? c->default_time_sec : c->has_max_time_sec ? c->max_time_sec : -1;
-}
-
 static uint32_t limit_reason(const struct sch_job *j, const struct sch_part *part)
 {
 	const Mu__PartitionConf *c = part->row->conf;
-	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = limit_in(j, c);
+	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = sch__job_limit_in(j, part);
 	if (j->who->uid == 0)
 		return REASON_None;
 	if (max >= 0 && (limit < 0 || limit > max))
@@ -394,26 +561,68 @@ static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	bool behind = mu_bits_intersects(named ? &a->required : &a->nodes, &p->kept);
 	bool by_name = j->shape->required && mu_bits_count(&a->required) >= j->shape->nodes_min;
 	const struct mu_bits *keep = by_name ? &a->required : &l->part->nodes;
-	a->failed = true;
+	behind = behind || l->blocked;
 	set_reason(p, l, j, behind ? REASON_Priority : REASON_Resources, NULL);
-	if (!behind && sch__first_part(p->st, j) == l->part)
-		plan(p, a, j);
+	if (sch__first_part(p->st, j) == l->part && (!behind || p->st->config.backfill))
+		reserve(p, a, j);
+	else if (sch__first_part(p->st, j) == l->part)
+		drop_plan(p, j);
 	mu_bits_or(&p->kept, keep);
-	mu_bits_andnot(&p->avail, keep);
-	if (by_name) {
+	if (!p->st->config.backfill)
+		mu_bits_andnot(&p->avail, keep);
+	if (by_name)
 		mu_bits_or(&p->named, keep);
+	if (by_name || l->blocked)
 		return;
-	}
 	l->blocked = true;
 	l->blocked_key = l->head_key;
 	l->blocker = j;
+}
+
+/* How many nodes of p->pick the job gets now; 0: it does not fit. */
+static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
+{
+	int64_t now = p->st->cluster->now_usec, length = sch__length(sch__job_limit_in(j, a->part));
+	int64_t until = now + length;
+	bool newcomer = j->reason == REASON_None && p->last && !sch__behind(p->st, j, p->last);
+	bool plain = !j->plan_start_usec && !newcomer; /* Sees every plan. */
+	if (j->plan_start_usec &&
+	    j->plan_start_usec <= now) /* It may have its promised place, come what may behind. */
+		until = j->plan_start_usec + length > now ? j->plan_start_usec + length : now + 1;
+	if (a->failed || (plain && a->failed_usec && length >= a->failed_usec && a->failed_moves == p->moves))
+		return 0;
+	struct mu_bits candidates = {0};
+	uint32_t count;
+	mu_bits_copy(&candidates, &a->nodes);
+	and_bits(&candidates, &p->avail);
+	p->steps += candidates.words / 16;
+	if (p->line && p->line->span_count && p->st->config.backfill) {
+		look_as(p, j);
+		count = sch__line_choose(p->line, &a->need, &candidates, &a->required, now, until, p->pick);
+		if (!count && plain) {
+			a->failed_usec = length;
+			a->failed_moves = p->moves;
+		}
+	} else {
+		count = sch__choose(&a->need, &p->overlay, &candidates, &a->required, &a->hint, &p->steps,
+				    p->pick);
+		a->failed = !count;
+	}
+	mu_bits_free(&candidates);
+	return count;
+}
+
+static void drop_own_plan(struct pass *p, const struct lane *l, const struct sch_job *j)
+{
+	if (sch__first_part(p->st, j) == l->part)
+		drop_plan(p, j);
 }
 
 static void visit(struct pass *p, struct lane *l, struct sch_job *j)
 {
 	int64_t now = p->st->cluster->now_usec;
 	p->steps++;
-	if (j->shape->part_count > 1 && mu_map_get_u64(&p->started, j->id))
+	if (mu_map_get_u64(&p->started, j->id))
 		return;
 	if (j->due_key && j->due_key <= now)
 		return; /* Past its deadline: stopped by this same decision. */
@@ -422,39 +631,38 @@ static void visit(struct pass *p, struct lane *l, struct sch_job *j)
 		never = account_reason(p, l, j);
 	if (never) {
 		set_reason(p, l, j, never, NULL);
+		drop_own_plan(p, l, j);
 		return;
 	}
 	struct attempt *a = attempt_of(p, j->shape, l->part);
 	if (a->reason) {
 		set_reason(p, l, j, a->reason, a->detail);
+		drop_own_plan(p, l, j);
 		return;
 	}
-	if (!a->failed) {
-		struct mu_bits candidates = {0};
-		mu_bits_copy(&candidates, &a->nodes);
-		and_bits(&candidates, &p->avail);
-		p->steps += candidates.words / 16;
-		uint32_t count = sch__choose(&a->need, &p->overlay, &candidates, &a->required, &a->hint,
-					     &p->steps, p->pick);
-		mu_bits_free(&candidates);
-		if (count) {
-			start(p, l, a, j, count);
-			return;
-		}
+	uint32_t count = choose_now(p, a, j);
+	if (count) {
+		start(p, l, a, j, count);
+		return;
 	}
 	block(p, l, a, j);
 }
 
 /* ---- the walk ---- */
 
-static uint32_t tier_of(const struct sch_part *part)
+/* Nothing more can come of a partition that is blocked, has its plans and no node with anything free. */
+static bool hopeless(const struct pass *p, const struct lane *l)
 {
-	return part->row->conf->has_priority_tier ? part->row->conf->priority_tier : 1;
+	if (!l->blocked || !p->st->config.backfill)
+		return l->blocked;
+	if (p->last && p->last->queue_key > l->seen_key)
+		return false; /* A plan may have to go. */
+	return p->reserved >= p->st->config.bf_max_job && !mu_bits_intersects(&l->part->nodes, &p->avail);
 }
 
-static void step_lane(struct lane *l, uint64_t from)
+static void step_lane(const struct pass *p, struct lane *l, uint64_t from)
 {
-	l->head = l->blocked ? NULL : mu_map_next_u64(&l->part->queue, from, &l->head_key);
+	l->head = hopeless(p, l) ? NULL : mu_map_next_u64(&l->part->queue, from, &l->head_key);
 }
 
 /* Where the lane begins: at its first job, or where the last slice stopped. */
@@ -466,7 +674,7 @@ static void open_lane(struct pass *p, struct lane *l)
 		return;
 	if (c->cursor && l->tier == c->cursor_tier)
 		from = sch__queue_key(c->cursor_priority, c->cursor) + (l - p->lane < c->cursor_part);
-	step_lane(l, from);
+	step_lane(p, l, from);
 }
 
 static void open_lanes(struct pass *p)
@@ -476,7 +684,7 @@ static void open_lanes(struct pass *p)
 	p->lane = mu_arena_alloc(p->arena, (st->part_count + 1) * sizeof(p->lane[0]));
 	p->lane_count = st->part_count;
 	for (uint32_t i = 0; i < st->part_count; i++)
-		p->lane[i] = (struct lane){.part = st->part[i], .tier = tier_of(st->part[i])};
+		p->lane[i] = (struct lane){.part = st->part[i], .tier = sch__tier(st->part[i])};
 	for (size_t i = 0; i + 1 < c->n_blocked; i += 2) {
 		struct sch_job *j = sch__job(st, c->blocked[i + 1]);
 		if (c->blocked[i] >= st->part_count)
@@ -486,7 +694,8 @@ static void open_lanes(struct pass *p)
 		l->blocker = j && j->queued ? j : NULL;
 		l->blocked_key = l->blocker ? j->queue_key : 0;
 		mu_bits_or(&p->kept, &l->part->nodes);
-		mu_bits_andnot(&p->avail, &l->part->nodes);
+		if (!st->config.backfill)
+			mu_bits_andnot(&p->avail, &l->part->nodes);
 	}
 	for (size_t i = 0; i < c->n_taken; i++) {
 		const struct sch_node *n = sch__node(st, c->taken[i]);
@@ -494,7 +703,8 @@ static void open_lanes(struct pass *p)
 			continue;
 		mu_bits_set(&p->named, n->rank);
 		mu_bits_set(&p->kept, n->rank);
-		mu_bits_clear(&p->avail, n->rank);
+		if (!st->config.backfill)
+			mu_bits_clear(&p->avail, n->rank);
 	}
 	for (uint32_t i = 0; i < p->lane_count; i++)
 		if (p->lane[i].part->state == SCH_PART_UP || p->lane[i].part->state == SCH_PART_DRAIN)
@@ -518,10 +728,9 @@ static struct lane *next_lane(struct pass *p)
 /* Behind a job that stopped its partition everyone waits for Priority. */
 static bool fill_behind(struct pass *p, struct lane *l)
 {
-	uint64_t key = 0;
-	for (struct sch_job *j =
-		 mu_map_next_u64(&l->part->unsettled, l->blocked_key ? l->blocked_key + 1 : 0, &key);
-	     j; j = mu_map_next_u64(&l->part->unsettled, key + 1, &key)) {
+	uint64_t key = 0, after = l->seen_key > l->blocked_key ? l->seen_key : l->blocked_key;
+	for (struct sch_job *j = mu_map_next_u64(&l->part->unsettled, after ? after + 1 : 0, &key); j;
+	     j = mu_map_next_u64(&l->part->unsettled, key + 1, &key)) {
 		if (exhausted(p))
 			return false;
 		p->steps++;
@@ -595,11 +804,34 @@ static void walk(struct pass *p)
 			return;
 		}
 		struct sch_job *j = l->head;
+		l->seen_key = l->head_key;
 		visit(p, l, j);
-		step_lane(l, l->head_key + 1);
+		step_lane(p, l, l->head_key + 1);
 	}
 	if (!fill(p))
 		hand_over(p, 0, 0, CURSOR_FILL, 0);
+}
+
+/* Plans that stand: the line is needed from the first job on. Those that this pass has visited count. */
+static void open_plans(struct pass *p)
+{
+	const struct sch_state *st = p->st;
+	const Mu__ClusterRow *c = st->cluster;
+	uint64_t id = 0, cursor = sch__queue_key(c->cursor_priority, c->cursor);
+	for (struct sch_job *j = mu_map_next_u64(&st->plans, 0, &id); j;
+	     j = mu_map_next_u64(&st->plans, id + 1, &id)) {
+		const struct sch_part *part = sch__first_part(st, j);
+		uint32_t tier = part ? sch__tier(part) : 0;
+		p->steps++;
+		if (!j->queued || !part)
+			continue;
+		if (!p->last || sch__behind(st, j, p->last))
+			p->last = j;
+		p->reserved +=
+		    c->cursor && (tier > c->cursor_tier || (tier == c->cursor_tier && j->queue_key < cursor));
+	}
+	if (p->last && st->config.backfill)
+		line_of(p);
 }
 
 static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budget, struct mu_arena *arena)
@@ -609,6 +841,7 @@ static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budge
 	p->d = mu_arena_alloc(arena, sizeof(*p->d));
 	mu__decided__init(p->d);
 	SCH_SET(p->d, basis, c->entries);
+	SCH_SET(p->d, now_usec, c->now_usec);
 	SCH_SET(p->d, pass, c->cursor ? c->pass : c->pass + 1);
 	SCH_SET(p->d, cursor_in, c->cursor);
 	SCH_SET(p->d, planner, SCH_PLANNER_VERSION);
@@ -649,6 +882,8 @@ int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_aren
 	open_pass(&p, st, budget_steps, arena);
 	lose_nodes(&p);
 	stop_jobs(&p);
+	open_plans(&p);
+	p.setup = p.steps;
 	open_lanes(&p);
 	walk(&p);
 	Mu__Decided *d = p.d;

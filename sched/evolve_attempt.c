@@ -81,6 +81,8 @@ void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state)
 	j->end_pos = ev->at->pos;
 	set_state(ev->st, j, JOB_COMPLETING);
 	nodes_completing(ev->st, j);
+	if (ev->st->plans.count)
+		sch__wake(ev->st); /* Plans counted on its limit. */
 }
 
 void sch__job_settle(struct sch_ev *ev, struct sch_job *j)
@@ -108,8 +110,7 @@ void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state)
 	j->end_state = (uint8_t)state;
 	j->end_usec = ev->now;
 	j->end_pos = ev->at->pos;
-	j->plan_start_usec = 0;
-	sch__str_set(st, &j->plan_nodes, NULL);
+	sch__plan_clear(st, j);
 	sch__reason(st, j, end_reason(j), NULL);
 	set_state(st, j, state);
 	count_end(st, state);
@@ -153,7 +154,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	/* Readers tell a job that runs or ran from one that waits again, or ended waiting, by its start. */
 	j->start_usec = 0;
 	j->start_pos = 0;
-	j->plan_start_usec = 0;
+	sch__plan_clear(st, j);
 	sch__str_set(st, &j->partition, j->shape->part[0]->text);
 	if (j->run)
 		j->run->pending_signal = j->run->signal_flags = 0;
@@ -238,12 +239,12 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	j->cpus_total = 0;
 	j->end_state = 0;
 	j->start_usec = ev->now;
+	j->start_late_usec = 0;
 	j->end_usec = 0;
 	j->end_pos = 0;
 	j->start_pos = ev->at->pos;
 	j->last_sched_usec = ev->now;
-	j->plan_start_usec = 0;
-	sch__str_set(st, &j->plan_nodes, NULL);
+	sch__plan_clear(st, j);
 	sch__str_set(st, &j->partition, p->row->conf->name);
 	j->time_limit_sec = limit_at_start(ev, j, p);
 	sch__reason(st, j, REASON_None, NULL);

@@ -84,7 +84,7 @@ static void void_start(struct sch_ev *ev, struct sch_alloc *a, uint32_t made, si
 	sch__wake(ev->st);
 }
 
-static void start(struct sch_ev *ev, const Mu__Start *s)
+static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 {
 	struct sch_state *st = ev->st;
 	struct sch_job *j = sch__job(st, s->job);
@@ -109,10 +109,14 @@ static void start(struct sch_ev *ev, const Mu__Start *s)
 		sch__demand_allocs(st, p, a, count, &d);
 		ok = sch__limit_start(st, j, p, &d, j->time_limit_sec, NULL) == REASON_None;
 	}
-	if (!ok)
+	if (!ok) {
 		void_start(ev, a, count, places);
-	else
-		sch__job_start(ev, j, p, a, count, need.exclusive);
+		return;
+	}
+	int64_t from =
+	    sch__counted_from(j, decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now);
+	sch__job_start(ev, j, p, a, count, need.exclusive);
+	j->start_late_usec = ev->now - from;
 }
 
 /* ---- the rest ---- */
@@ -129,14 +133,16 @@ static void reason(struct sch_ev *ev, const Mu__ReasonSet *r)
 	sch__touch(ev->st, &j->rec);
 }
 
-static void plan(struct sch_ev *ev, const Mu__PlanSet *p)
+/* True when a plan that stood is another one now: what it kept may serve others. */
+static bool plan(struct sch_ev *ev, const Mu__PlanSet *p)
 {
 	struct sch_job *j = sch__job(ev->st, p->job);
-	if (!j || j->state != JOB_PENDING || p->start_usec < 0)
-		return;
-	j->plan_start_usec = p->start_usec;
-	sch__str_set(ev->st, &j->plan_nodes, p->nodes);
+	if (!j || j->state != JOB_PENDING || !j->queued || p->start_usec < 0)
+		return false;
+	bool stood = j->plan_start_usec > 0;
+	sch__plan_set(ev->st, j, p->start_usec, p->nodes, p->tasks, p->n_tasks);
 	sch__touch(ev->st, &j->rec);
+	return stood;
 }
 
 static void stop(struct sch_ev *ev, const Mu__Stop *s)
@@ -201,14 +207,17 @@ int sch__evolve_decided(struct sch_ev *ev)
 	for (size_t i = 0; i < d->n_stop; i++)
 		stop(ev, d->stop[i]);
 	for (size_t i = 0; i < d->n_start; i++)
-		start(ev, d->start[i]);
+		start(ev, d->start[i], d->now_usec);
 	for (size_t i = 0; i < d->n_reason; i++)
 		reason(ev, d->reason[i]);
+	bool moved = false;
 	for (size_t i = 0; i < d->n_plan; i++)
-		plan(ev, d->plan[i]);
+		moved = plan(ev, d->plan[i]) || moved;
 	hand_over(ev, d);
-	if (c->starts_void == starts_void && !d->n_start && !d->n_stop &&
-	    !d->n_lost) { /* Reasons and plans change nothing for the next pass. */
+	if (moved) {
+		sch__wake(ev->st);
+	} else if (c->starts_void == starts_void && !d->n_start && !d->n_stop &&
+		   !d->n_lost) { /* Reasons and first plans change nothing for the next pass. */
 		ev->st->wake_pos = wake;
 		ev->st->cluster->limits_usec = limits;
 	}

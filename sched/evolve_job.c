@@ -391,6 +391,7 @@ static void set_limit(struct sch_ev *ev, struct sch_job *j, int64_t limit_sec)
 	sch__due_clear(ev->st, j);
 	j->time_limit_sec = limit_sec;
 	sch__due_set(ev->st, j);
+	sch__wake(ev->st); /* Plans stand on the ends of running jobs. */
 }
 
 static void swap_spec(struct sch_state *st, struct sch_job *j, const Mu__JobSpec *merged)

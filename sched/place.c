@@ -47,7 +47,9 @@ static bool gres_fits(const struct sch_need *need, const struct sch_node *n, con
 		for (size_t g = 0; g < n->row->n_gres; g++)
 			if (sch__same(n->row->gres[g]->name, sch__text(ask->name)) &&
 			    (!ask->type || sch__same(n->row->gres[g]->type, ask->type->text)))
-				have += n->row->gres[g]->count - r->gres[g].count;
+				have += n->row->gres[g]->count > r->gres[g].count
+					    ? n->row->gres[g]->count - r->gres[g].count
+					    : 0;
 		if (have < ask->count)
 			return false;
 	}
@@ -115,20 +117,27 @@ bool sch__node_serves(const struct sch_need *need, const struct sch_node *n)
 
 /* ---- which CPUs, which devices ---- */
 
-static void cut_cpus(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
-		     uint32_t tasks, struct mu_bits *ret)
+/* Cores, or CPUs where those are given out one by one. */
+static uint64_t units_of(const struct sch_need *need, const struct sch_node *n, uint32_t tasks)
 {
 	const struct sch_shape *s = need->shape;
-	uint32_t tpc = sch__tpc(n), end = cpu_end(n), step = need->by_core ? tpc : 1;
 	uint64_t cpus = (uint64_t)tasks * s->cpus_per_task;
 	uint64_t units = cpus < s->mincpus ? s->mincpus : cpus;
+	if (need->exclusive)
+		return UINT64_MAX;
 	if (need->by_core) {
 		units = (units + cpus_per_core(need, n) - 1) / cpus_per_core(need, n);
 		if (s->tasks_per_core && units * s->tasks_per_core < tasks)
 			units = (tasks + s->tasks_per_core - 1) / s->tasks_per_core;
 	}
-	if (need->exclusive)
-		units = UINT64_MAX;
+	return units;
+}
+
+static void cut_cpus(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+		     uint32_t tasks, struct mu_bits *ret)
+{
+	uint32_t tpc = sch__tpc(n), end = cpu_end(n), step = need->by_core ? tpc : 1;
+	uint64_t units = units_of(need, n, tasks);
 	for (uint32_t b = 0; b + step <= end && units; b += step) {
 		bool free = true;
 		for (uint32_t t = 0; t < step; t++)
@@ -157,15 +166,16 @@ static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r
 	return got;
 }
 
-static void cut_gres(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
-		     Mu__AllocNode *row, struct mu_arena *arena)
+/* How many units of each entry of N. */
+static void share_gres(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+		       uint64_t *taken)
 {
-	uint64_t taken[SCH_GRES_PER_NODE] = {0};
 	for (uint32_t i = 0; i < need->shape->ask_count; i++) {
 		const struct sch_ask *ask = &need->shape->ask[i];
 		uint64_t left = ask->count;
 		for (size_t g = 0; g < n->row->n_gres && left; g++) {
-			uint64_t free = n->row->gres[g]->count - r->gres[g].count - taken[g];
+			uint64_t have = n->row->gres[g]->count, used = r->gres[g].count + taken[g];
+			uint64_t free = have > used ? have - used : 0;
 			if (!sch__same(n->row->gres[g]->name, sch__text(ask->name)) ||
 			    (ask->type && !sch__same(n->row->gres[g]->type, ask->type->text)))
 				continue;
@@ -174,13 +184,39 @@ static void cut_gres(const struct sch_need *need, const struct sch_node *n, cons
 			left -= take;
 		}
 	}
+	for (size_t g = 0; need->exclusive && g < n->row->n_gres; g++)
+		taken[g] = n->row->gres[g]->count;
+}
+
+static void cut_gres(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+		     Mu__AllocNode *row, struct mu_arena *arena)
+{
+	uint64_t taken[SCH_GRES_PER_NODE] = {0};
+	share_gres(need, n, r, taken);
 	row->gres = mu_arena_alloc(arena, (n->row->n_gres + 1) * sizeof(row->gres[0]));
-	for (size_t g = 0; g < n->row->n_gres; g++) {
-		if (need->exclusive)
-			taken[g] = n->row->gres[g]->count;
+	for (size_t g = 0; g < n->row->n_gres; g++)
 		if (taken[g])
 			row->gres[row->n_gres++] = cut_entry(n, r, g, taken[g], arena);
-	}
+}
+
+static uint64_t mem_of(const struct sch_need *need, const struct sch_node *n, uint32_t cpus)
+{
+	if (need->mem_kind == SCH_MEM_NODE)
+		return need->mem_mib ? need->mem_mib : mem_end(n);
+	return need->mem_kind == SCH_MEM_CPU ? need->mem_mib * cpus : 0;
+}
+
+void sch__use(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r, uint32_t tasks,
+	      struct mu_arena *arena, struct sch_use *ret)
+{
+	uint32_t tpc = sch__tpc(n), step = need->by_core ? tpc : 1, end = cpu_end(n) / step * step;
+	uint64_t units = units_of(need, n, tasks);
+	ret->cpus = units < end / step ? (uint32_t)units * step : end;
+	ret->cores = (ret->cpus + tpc - 1) / tpc;
+	ret->mem_mib = mem_of(need, n, ret->cpus);
+	ret->exclusive = need->exclusive;
+	ret->gres = mu_arena_alloc(arena, (n->row->n_gres + 1) * sizeof(ret->gres[0]));
+	share_gres(need, n, r, ret->gres);
 }
 
 Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
@@ -196,10 +232,7 @@ Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_node *n, c
 	mu_bits_print(&cpu, row->cpu_list, len + 1);
 	SCH_SET(row, cpus, mu_bits_count(&cpu));
 	SCH_SET(row, tasks, tasks);
-	if (need->mem_kind == SCH_MEM_NODE)
-		SCH_SET(row, mem_mib, need->mem_mib ? need->mem_mib : mem_end(n));
-	else if (need->mem_kind == SCH_MEM_CPU)
-		SCH_SET(row, mem_mib, need->mem_mib * row->cpus);
+	SCH_SET(row, mem_mib, mem_of(need, n, row->cpus));
 	cut_gres(need, n, r, row, arena);
 	mu_bits_free(&cpu);
 	return row;
@@ -209,10 +242,9 @@ Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_node *n, c
 
 void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct mu_arena *arena)
 {
-	o->st = st;
+	*o = (struct sch_overlay){.st = st};
 	o->room = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(o->room[0]));
 	o->used = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(o->used[0]));
-	o->used_count = 0;
 }
 
 void sch__overlay_free(struct sch_overlay *o)
@@ -224,6 +256,8 @@ void sch__overlay_free(struct sch_overlay *o)
 
 const struct sch_room *sch__overlay_see(const struct sch_overlay *o, const struct sch_node *n)
 {
+	if (o->line)
+		return sch__line_room(o->line, n, o->from_usec, o->until_usec);
 	return o->room[n->rank] ? o->room[n->rank] : &n->room;
 }
 

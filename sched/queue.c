@@ -87,10 +87,13 @@ static void into_queues(struct sch_state *st, struct sch_job *j)
 void sch__queue_in(struct sch_state *st, struct sch_job *j)
 {
 	assert(!j->queued);
-	if (j->state != JOB_PENDING || j->priority == 0)
+	if (j->state != JOB_PENDING || j->priority == 0) {
+		sch__plan_clear(st, j);
 		return;
+	}
 	if (j->reason == REASON_BeginTime) {
 		uint8_t key[12];
+		sch__plan_clear(st, j);
 		sch__pair_key(key, j->eligible_usec, j->id);
 		mu_map_put(&st->begins, key, sizeof(key), j);
 		return;

@@ -87,7 +87,7 @@ bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const 
 }
 
 /* Which of the node's entries the devices of ROW belong to. */
-static uint32_t entry_of(const struct sch_node *n, const Mu__GresGot *row)
+uint32_t sch__gres_entry(const struct sch_node *n, const Mu__GresGot *row)
 {
 	for (size_t i = 0; i < n->row->n_gres; i++) {
 		const Mu__GresHave *have = n->row->gres[i];
@@ -130,7 +130,7 @@ void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__
 	assert(rc == 0);
 	for (size_t i = 0; i < row->n_gres; i++) {
 		got[i].count = row->gres[i]->count;
-		got[i].entry = entry_of(n, row->gres[i]);
+		got[i].entry = sch__gres_entry(n, row->gres[i]);
 		assert(got[i].entry != UINT32_MAX);
 		for (size_t k = 0; k < row->gres[i]->n_index; k++)
 			mu_bits_set(&got[i].index, row->gres[i]->index[k]);
@@ -227,7 +227,7 @@ static int got_from_row(struct sch_state *st, const Mu__GresGot *row, const stru
 		mu_bits_set(&ret->index, row->index[i]);
 	}
 	if (n)
-		ret->entry = entry_of(n, row);
+		ret->entry = sch__gres_entry(n, row);
 	return n && ret->entry == UINT32_MAX ? MU_EPROTO : 0;
 }
 

@@ -105,7 +105,10 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	SCH_SET(row, end_usec, j->end_usec);
 	SCH_SET(row, last_sched_usec, j->last_sched_usec);
 	SCH_SET(row, plan_start_usec, j->plan_start_usec);
+	SCH_SET(row, start_late_usec, j->start_late_usec);
 	row->plan_nodes = (char *)sch__text(j->plan_nodes);
+	row->plan_tasks = j->plan_tasks;
+	row->n_plan_tasks = j->plan_task_count;
 	SCH_SET(row, cancelled_by, j->cancelled_by);
 	SCH_SET(row, has_canceller, j->has_canceller);
 	SCH_SET(row, end_state, j->end_state);
@@ -214,8 +217,8 @@ void sch__job_free(struct sch_state *st, struct sch_job *j)
 	sch__str_drop(st, &j->account);
 	sch__str_drop(st, &j->qos);
 	sch__str_drop(st, &j->reason_detail);
-	sch__str_drop(st, &j->plan_nodes);
 	sch__str_drop(st, &j->part_qos);
+	sch__plan_clear(st, j);
 	mu_pool_put(&st->job_pool, j);
 }
 
@@ -286,8 +289,8 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->start_usec = row->start_usec;
 	j->end_usec = row->end_usec;
 	j->last_sched_usec = row->last_sched_usec;
-	j->plan_start_usec = row->plan_start_usec;
-	j->plan_nodes = sch__str(st, row->plan_nodes);
+	j->start_late_usec = row->start_late_usec;
+	sch__plan_set(st, j, row->plan_start_usec, row->plan_nodes, row->plan_tasks, row->n_plan_tasks);
 	j->cancelled_by = row->cancelled_by;
 	j->has_canceller = row->has_canceller;
 	j->end_state = (uint8_t)row->end_state;

@@ -19,7 +19,7 @@
 #include "proto/orders.pb-c.h"
 #include "proto/wire.pb-c.h"
 
-#define SCH_PLANNER_VERSION 1u
+#define SCH_PLANNER_VERSION 2u
 
 struct sch_state;
 

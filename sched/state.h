@@ -114,11 +114,14 @@ struct sch_job {
 	struct sch_person *who;
 	struct sch_shape *shape;
 	struct sch_str *partition, *account, *qos, *reason_detail, *plan_nodes;
+	uint32_t *plan_tasks; /* by node of plan_nodes; one element: the same on each */
+	uint32_t plan_task_count;
 	uint32_t priority, attempt, restarts, cancelled_by;
 	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, cpus_total;
 	uint64_t mem_node_mib, mem_cpu_mib;
 	int64_t time_limit_sec, deadline_usec;
-	int64_t submit_usec, eligible_usec, start_usec, end_usec, last_sched_usec, plan_start_usec;
+	int64_t submit_usec, eligible_usec, start_usec, end_usec, last_sched_usec, plan_start_usec,
+	    start_late_usec;
 	uint64_t submit_pos, start_pos, end_pos;
 	uint64_t queue_key; /* while queued */
 	int64_t due_key;    /* where it lies in the due map; 0: nowhere */
@@ -206,6 +209,9 @@ struct sch_config_rec {
 	Mu__ConfigRow *row;
 	bool by_core, memory; /* SelectTypeParameters */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
+	bool backfill;				       /* SchedulerType */
+	uint32_t bf_max_job, bf_max_user, bf_max_part; /* SchedulerParameters; 0: no bound of its own */
+	int64_t bf_window_usec, bf_resolution_usec;
 };
 
 /* Caches and scratch that no answer depends on. */
@@ -239,6 +245,7 @@ struct sch_state {
 	struct mu_map begins;  /* be64 eligible, be32 id: jobs that wait for their begin time */
 	struct mu_map due;     /* be64 moment, be32 id: limit backstops, deadlines */
 	struct mu_map running; /* be64 expected end, be32 id */
+	struct mu_map plans;   /* by id: waiting jobs with a planned start */
 	struct mu_map tombs;   /* be64 end, be32 id: ended jobs that may be purged */
 	struct mu_map silent;  /* be64 last heard, be32 order: nodes missed by the last summary */
 	uint32_t heard_count;  /* nodes named by the last summary, whose silence counts */
@@ -480,6 +487,8 @@ struct sch_overlay {
 	struct sch_room **room; /* by rank; NULL: State's own */
 	uint32_t *used;
 	uint32_t used_count;
+	struct sch_line *line; /* not NULL: rooms are what the line leaves from FROM until UNTIL */
+	int64_t from_usec, until_usec;
 };
 void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct mu_arena *arena);
 void sch__overlay_free(struct sch_overlay *o);
@@ -509,12 +518,86 @@ int sch__name_bits(const struct sch_state *st, const char *list, struct mu_arena
 int sch__feasible(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
 		  const struct mu_bits *nodes, const struct mu_bits *required);
 
-/* timeline.c */
-/* The earliest moment at which NEED fits as running jobs reach their limits; 0 when it never does or too many
- * run. */
-int64_t sch__plan(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes,
-		  const struct mu_bits *required, struct mu_arena *arena, uint64_t *steps,
-		  struct sch_pick *pick, uint32_t *ret_count);
+/* What one job takes of one node, in numbers. */
+struct sch_use {
+	uint32_t cpus, cores;
+	uint64_t mem_mib;
+	bool exclusive;
+	uint64_t *gres; /* by entry of the node */
+};
+/* What sch__cut would take of R for TASKS. RET->gres lies in ARENA. */
+void sch__use(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r, uint32_t tasks,
+	      struct mu_arena *arena, struct sch_use *ret);
+uint32_t sch__gres_entry(const struct sch_node *n, const Mu__GresGot *row); /* UINT32_MAX: none */
+
+/* timeline.c: what will be free when: running jobs end at their limits, planned jobs take their places. */
+struct sch_line_span { /* a planned job on one node */
+	struct sch_line_span *next;
+	const struct sch_job *job;
+	int64_t from_usec, until_usec;
+	bool dead;
+	struct sch_use use;
+};
+struct sch_line_end { /* something on one node becomes free */
+	struct sch_line_end *next;
+	int64_t at_usec;
+	struct sch_use use;
+};
+struct sch_line {
+	const struct sch_state *st;
+	struct mu_arena *arena;
+	const struct sch_overlay *rooms; /* what is taken now */
+	int64_t now_usec;
+	struct sch_line_end **ends;   /* by rank */
+	struct sch_line_span **spans; /* by rank */
+	uint32_t span_count;
+	int64_t *times; /* moments at which something becomes free, ascending once sorted */
+	uint32_t time_count, time_cap;
+	bool sorted;
+	uint64_t *steps;
+	/* Whose eyes look: */
+	const struct sch_job *me; /* its own plan does not count; may be NULL */
+	bool above_only;	  /* nor do those of jobs behind it */
+	bool no_spans;		  /* nor does any */
+	struct sch_room peak;	  /* the answer's memory */
+	struct sch_gres_room gres[SCH_GRES_PER_NODE];
+};
+/* Builds the line over ROOMS from the running jobs and the plans in State. All memory is ARENA's. */
+void sch__line_init(struct sch_line *line, const struct sch_overlay *rooms, struct mu_arena *arena,
+		    uint64_t *steps);
+void sch__line_ends(struct sch_line *line, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive,
+		    int64_t at_usec); /* a start made meanwhile */
+void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct sch_need *need,
+		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count);
+void sch__line_unplan(struct sch_line *line, const struct sch_job *j, const struct sch_pick *pick,
+		      uint32_t count); /* its places on the nodes of PICK */
+/* The most that is taken of N at any moment from FROM to before UNTIL; valid until the next call. */
+const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_node *n, int64_t from_usec,
+				      int64_t until_usec);
+uint32_t sch__line_choose(struct sch_line *line, const struct sch_need *need, const struct mu_bits *nodes,
+			  const struct mu_bits *required, int64_t from_usec, int64_t until_usec,
+			  struct sch_pick *pick);
+/* The earliest moment after now and before BEFORE (INT64_MAX: any) at which NEED has its places for LENGTH;
+ * 0 when there is none or the tries are used up. */
+int64_t sch__line_earliest(struct sch_line *line, const struct sch_need *need, const struct mu_bits *nodes,
+			   const struct mu_bits *required, int64_t length_usec, int64_t before_usec,
+			   struct sch_pick *pick, uint32_t *ret_count);
+int64_t sch__counted_from(const struct sch_job *j, int64_t now_usec); /* if J started now */
+int64_t sch__span(int64_t limit_sec);	/* how long a running job is expected to run, microseconds */
+int64_t sch__length(int64_t limit_sec); /* how long a waiting job needs its places */
+uint32_t sch__tier(const struct sch_part *p);
+bool sch__behind(const struct sch_state *st, const struct sch_job *a,
+		 const struct sch_job *b); /* A is visited after B */
+
+/* plan.c: planned starts of waiting jobs, as they stand in State */
+void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
+		   const uint32_t *tasks, size_t count);
+void sch__plan_clear(struct sch_state *st, struct sch_job *j);
+/* The places of J's plan. Returns how many; 0 when they do not read (a node has gone). PICK has node_count
+ * places. */
+uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,
+			 struct sch_pick *pick);
+int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p);
 
 /* evolve_job.c, evolve_attempt.c: shared between events */
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);

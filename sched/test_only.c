@@ -1,6 +1,5 @@
 /* sched/test_only.c: sbatch --test-only: when and where a job would start, seen from the present State,
- * without submitting it. Jobs that wait are not counted: the answer is what the resources allow, as running
- * jobs reach their limits. */
+ * without submitting it: as running jobs reach their limits, beside the planned starts of jobs that wait. */
 #include "sched/state.h"
 
 #include "proto/hostlist.h"
@@ -11,18 +10,23 @@ struct answer {
 	const struct sch_part *part;
 };
 
-static void ask_part(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
-		     struct mu_arena *arena, struct sch_pick *pick, struct answer *ret)
+static void ask_part(struct sch_line *line, const struct sch_shape *shape, const struct sch_part *p,
+		     int64_t length, struct mu_arena *arena, struct sch_pick *pick, struct answer *ret)
 {
+	const struct sch_state *st = line->st;
 	struct sch_need need;
 	struct mu_bits nodes = {0}, required = {0};
-	uint64_t steps = 0;
+	int64_t now = line->now_usec;
 	sch__need(st, shape, p, &need);
 	ret->part = p;
 	if (p->state == SCH_PART_UP && sch__filter(st, &need, p, arena, &nodes, &required, NULL) == 0) {
 		for (uint32_t i = 0; i < nodes.words; i++)
 			nodes.word[i] &= i < st->usable.words ? st->usable.word[i] : 0;
-		ret->start_usec = sch__plan(st, &need, &nodes, &required, arena, &steps, pick, &ret->count);
+		ret->start_usec = now;
+		ret->count = sch__line_choose(line, &need, &nodes, &required, now, now + length, pick);
+		if (!ret->count)
+			ret->start_usec = sch__line_earliest(line, &need, &nodes, &required, length,
+							     INT64_MAX, pick, &ret->count);
 	}
 	struct sch_gres_room none[SCH_GRES_PER_NODE] = {0};
 	for (uint32_t i = 0; i < ret->count; i++) {
@@ -49,6 +53,11 @@ int sch_test_only(const struct sch_state *st, const Mu__Event *event, struct mu_
 	sch__shape_in(arena, spec, &want, &shape);
 	struct sch_pick *pick = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(*pick));
 	const char **names = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(*names));
+	struct sch_overlay rooms;
+	struct sch_line line;
+	uint64_t steps = 0;
+	sch__overlay_init(&rooms, st, arena);
+	sch__line_init(&line, &rooms, arena, &steps);
 	int why = 0; /* what keeps the job out of a partition for good, where it waits for nothing else */
 	for (uint32_t i = 0; i < want.part_count; i++) {
 		struct answer a = {0};
@@ -59,7 +68,8 @@ int sch_test_only(const struct sch_state *st, const Mu__Event *event, struct mu_
 			why = why ? why : rc;
 			continue;
 		}
-		ask_part(st, &shape, want.part[i], arena, pick, &a);
+		int64_t length = sch__length(sch__part_limit(want.part[i], spec));
+		ask_part(&line, &shape, want.part[i], length, arena, pick, &a);
 		if (!a.count || (best.count && a.start_usec >= best.start_usec))
 			continue;
 		best = a;

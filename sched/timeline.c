@@ -1,89 +1,337 @@
-/* sched/timeline.c: when a job that does not fit now would fit, if every running job used its whole limit and
- * nothing else started. Free capacity only grows along that line, so the first moment is found by bisection
- * over the expected ends. */
+/* sched/timeline.c: what will be free when. A line is made for one slice from State: what is taken now, the
+ * moments at which running jobs reach their limits, and the places of planned jobs. It answers two questions:
+ * what is the most that is taken of a node within a span of time, and when does a job first find its places.
+ *
+ * A job that is ending, or is past its limit, gives its places back "right after now": a plan may count on
+ * them, a start may not. */
 #include "sched/state.h"
 
-struct ends {
-	struct sch_job **job; /* by expected end */
-	uint32_t count;
-};
+#include <assert.h>
+#include <stdlib.h>
 
-static void collect(const struct sch_state *st, struct mu_arena *arena, struct ends *ret)
+/* ---- what is on the line ---- */
+
+static void add_time(struct sch_line *line, int64_t at)
+{
+	if (at <= line->now_usec || at == INT64_MAX)
+		return;
+	if (line->time_count == line->time_cap) {
+		uint32_t cap = line->time_cap ? 2 * line->time_cap : 256;
+		int64_t *v = mu_arena_alloc(line->arena, cap * sizeof(v[0]));
+		if (line->time_count)
+			memcpy(v, line->times, line->time_count * sizeof(v[0]));
+		line->times = v;
+		line->time_cap = cap;
+	}
+	line->times[line->time_count++] = at;
+	line->sorted = false;
+}
+
+static struct sch_line_end *add_end(struct sch_line *line, const struct sch_node *n, int64_t at)
+{
+	struct sch_line_end *e = mu_arena_alloc(line->arena, sizeof(*e));
+	e->at_usec = at > line->now_usec ? at : line->now_usec + 1;
+	e->next = line->ends[n->rank];
+	line->ends[n->rank] = e;
+	e->use.gres = mu_arena_alloc(line->arena, (n->row->n_gres + 1) * sizeof(e->use.gres[0]));
+	++*line->steps;
+	return e;
+}
+
+static void alloc_ends(struct sch_line *line, const struct sch_alloc *a, int64_t at)
+{
+	struct sch_line_end *e = add_end(line, a->node, at);
+	uint32_t tpc = sch__tpc(a->node);
+	e->use.cpus = mu_bits_count(&a->cpu);
+	e->use.cores = (e->use.cpus + tpc - 1) / tpc;
+	e->use.mem_mib = a->mem_mib;
+	e->use.exclusive = a->node->room.exclusive;
+	for (uint32_t i = 0; i < a->got_count; i++)
+		e->use.gres[a->got[i].entry] += a->got[i].count;
+}
+
+void sch__line_ends(struct sch_line *line, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive,
+		    int64_t at_usec)
+{
+	struct sch_line_end *e = add_end(line, n, at_usec);
+	uint32_t tpc = sch__tpc(n);
+	e->use.cpus = row->cpus;
+	e->use.cores = (row->cpus + tpc - 1) / tpc;
+	e->use.mem_mib = row->mem_mib;
+	e->use.exclusive = exclusive;
+	for (size_t i = 0; i < row->n_gres; i++) {
+		uint32_t entry = sch__gres_entry(n, row->gres[i]);
+		assert(entry != UINT32_MAX);
+		e->use.gres[entry] += row->gres[i]->count;
+	}
+	add_time(line, e->at_usec);
+}
+
+static void running_ends(struct sch_line *line)
 {
 	const uint8_t *key = NULL;
 	size_t len = 0;
-	ret->job = mu_arena_alloc(arena, (st->running.count + 1) * sizeof(ret->job[0]));
-	for (struct sch_job *j = mu_map_seek(&st->running, NULL, 0, 0, &key, &len);
-	     j && j->time_limit_sec >= 0; j = mu_map_seek(&st->running, key, len, 1, &key, &len))
-		ret->job[ret->count++] = j;
-}
-
-static int64_t end_of(const struct sch_state *st, const struct sch_job *j)
-{
-	int64_t end = j->start_usec + j->time_limit_sec * SCH_USEC, now = st->cluster->now_usec;
-	return end > now ? end : now;
-}
-
-static void give_back(struct sch_overlay *o, const struct sch_job *j, const struct mu_bits *nodes,
-		      struct mu_arena *arena, uint64_t *steps)
-{
-	for (uint32_t i = 0; i < j->run->alloc_count; i++) {
-		const struct sch_alloc *a = &j->run->alloc[i];
-		++*steps;
-		if (!a->released && !a->lost && mu_bits_test(nodes, a->node->rank))
-			sch__room_give(sch__overlay_own(o, a->node, arena), a->node, a,
-				       a->node->room.exclusive);
+	const struct mu_map *running = &line->st->running;
+	for (struct sch_job *j = mu_map_seek(running, NULL, 0, 0, &key, &len); j;
+	     j = mu_map_seek(running, key, len, 1, &key, &len)) {
+		/* Counted as the pass did that started it: the little that the log takes moves no plan. */
+		int64_t at = j->start_usec - j->start_late_usec + sch__span(j->time_limit_sec);
+		add_time(line, at);
+		for (uint32_t i = 0; i < j->run->alloc_count; i++)
+			if (!j->run->alloc[i].released && !j->run->alloc[i].lost)
+				alloc_ends(line, &j->run->alloc[i], at);
 	}
 }
 
-/* Jobs that are ending already: their nodes will be free at once, as far as anyone can tell. */
-static void give_ending(struct sch_overlay *o, const struct mu_bits *nodes, struct mu_arena *arena,
-			uint64_t *steps)
+static void completing_ends(struct sch_line *line)
 {
-	for (uint32_t r = mu_bits_next(nodes, 0); r != UINT32_MAX; r = mu_bits_next(nodes, r + 1)) {
-		struct sch_node *n = o->st->by_rank[r];
+	const struct sch_state *st = line->st;
+	for (uint32_t r = 0; st->completing && r < st->node_count; r++) {
+		struct sch_node *n = st->by_rank[r];
 		for (uint32_t i = 0; n->row->flags & NODE_FLAG_COMPLETING && i < n->hold_count; i++) {
 			const struct sch_alloc *a = sch__alloc_on(n->hold[i].job, n->hold[i].attempt, n);
-			++*steps;
 			if (n->hold[i].job->state == JOB_COMPLETING && !a->lost)
-				sch__room_give(sch__overlay_own(o, n, arena), n, a, n->room.exclusive);
+				alloc_ends(line, a, line->now_usec);
 		}
 	}
 }
 
-static uint32_t fits_after(const struct sch_state *st, const struct sch_need *need,
-			   const struct mu_bits *nodes, const struct mu_bits *required,
-			   const struct ends *ends, uint32_t ended, uint64_t *steps, struct sch_pick *pick)
+void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct sch_need *need,
+		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count)
 {
-	struct mu_arena arena = {0};
-	struct sch_overlay o;
-	sch__overlay_init(&o, st, &arena);
-	give_ending(&o, nodes, &arena, steps);
-	for (uint32_t i = 0; i < ended; i++)
-		give_back(&o, ends->job[i], nodes, &arena, steps);
-	uint32_t count = sch__choose(need, &o, nodes, required, NULL, steps, pick);
-	sch__overlay_free(&o);
-	mu_arena_free(&arena);
-	return count;
+	line->me = NULL;
+	line->above_only = line->no_spans = false;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sch_node *n = pick[i].node;
+		struct sch_line_span *s = mu_arena_alloc(line->arena, sizeof(*s));
+		sch__use(need, n, sch__line_room(line, n, from_usec, until_usec), pick[i].tasks, line->arena,
+			 &s->use);
+		s->job = j;
+		s->from_usec = from_usec;
+		s->until_usec = until_usec;
+		s->next = line->spans[n->rank];
+		line->spans[n->rank] = s;
+		++*line->steps;
+	}
+	line->span_count += count;
+	add_time(line, until_usec);
 }
 
-int64_t sch__plan(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes,
-		  const struct mu_bits *required, struct mu_arena *arena, uint64_t *steps,
-		  struct sch_pick *pick, uint32_t *ret_count)
+void sch__line_unplan(struct sch_line *line, const struct sch_job *j, const struct sch_pick *pick,
+		      uint32_t count)
 {
-	struct ends ends = {0};
-	collect(st, arena, &ends);
-	uint32_t low = 0, high = ends.count;
-	*ret_count = fits_after(st, need, nodes, required, &ends, high, steps, pick);
-	if (!*ret_count)
-		return 0;
-	while (low < high) { /* HIGH ends are enough; fewer than LOW are not. */
+	for (uint32_t i = 0; i < count; i++)
+		for (struct sch_line_span *s = line->spans[pick[i].node->rank]; s; s = s->next)
+			s->dead = s->dead || s->job == j;
+}
+
+/* A plan whose moment has come but whose nodes have not: it stays where it was promised. */
+static void standing_plan(struct sch_line *line, const struct sch_job *j, struct sch_pick *pick)
+{
+	const struct sch_part *p = sch__first_part(line->st, j);
+	uint32_t count = p && j->queued ? sch__plan_picks(line->st, j, line->arena, pick) : 0;
+	if (!count)
+		return;
+	struct sch_need need;
+	int64_t from = j->plan_start_usec, until = from + sch__length(sch__job_limit_in(j, p));
+	sch__need(line->st, j->shape, p, &need);
+	if (from <= line->now_usec)
+		from = line->now_usec + 1;
+	sch__line_plan(line, j, &need, from, until > from ? until : from + 1, pick, count);
+}
+
+static void sort_plans(const struct sch_state *st, struct sch_job **v, uint32_t count)
+{
+	for (uint32_t gap = count / 2; gap > 0; gap /= 2)
+		for (uint32_t i = gap; i < count; i++)
+			for (uint32_t k = i; k >= gap && sch__behind(st, v[k - gap], v[k]); k -= gap) {
+				struct sch_job *swap = v[k];
+				v[k] = v[k - gap];
+				v[k - gap] = swap;
+			}
+}
+
+static void standing_plans(struct sch_line *line)
+{
+	const struct sch_state *st = line->st;
+	struct sch_job **v = mu_arena_alloc(line->arena, (st->plans.count + 1) * sizeof(v[0]));
+	struct sch_pick *pick = mu_arena_alloc(line->arena, (st->node_count + 1) * sizeof(pick[0]));
+	uint32_t count = 0;
+	uint64_t id = 0;
+	for (struct sch_job *j = mu_map_next_u64(&st->plans, 0, &id); j;
+	     j = mu_map_next_u64(&st->plans, id + 1, &id))
+		v[count++] = j;
+	sort_plans(st, v, count);
+	for (uint32_t i = 0; i < count; i++)
+		standing_plan(line, v[i], pick);
+}
+
+void sch__line_init(struct sch_line *line, const struct sch_overlay *rooms, struct mu_arena *arena,
+		    uint64_t *steps)
+{
+	const struct sch_state *st = rooms->st;
+	*line = (struct sch_line){
+	    .st = st, .arena = arena, .rooms = rooms, .now_usec = st->cluster->now_usec, .steps = steps};
+	line->ends = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(line->ends[0]));
+	line->spans = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(line->spans[0]));
+	add_time(line, line->now_usec + 1);
+	running_ends(line);
+	completing_ends(line);
+	standing_plans(line);
+}
+
+/* ---- one node ---- */
+
+static bool seen(const struct sch_line *line, const struct sch_line_span *s)
+{
+	if (line->no_spans || s->dead || s->job == line->me)
+		return false;
+	return !line->above_only || !sch__behind(line->st, s->job, line->me);
+}
+
+static void take(struct sch_room *r, const struct sch_node *n, const struct sch_use *u)
+{
+	r->cpus += u->cpus;
+	r->cores += u->cores;
+	r->mem_mib += u->mem_mib;
+	r->jobs++;
+	r->exclusive = r->exclusive || u->exclusive;
+	for (size_t g = 0; g < n->row->n_gres; g++)
+		r->gres[g].count += u->gres[g];
+}
+
+static void give(struct sch_room *r, const struct sch_node *n, const struct sch_use *u)
+{
+	assert(r->cpus >= u->cpus);
+	assert(r->mem_mib >= u->mem_mib);
+	assert(r->jobs > 0);
+	r->cpus -= u->cpus;
+	r->cores = r->cores > u->cores ? r->cores - u->cores : 0;
+	r->mem_mib -= u->mem_mib;
+	r->jobs--;
+	r->exclusive = r->exclusive && !u->exclusive;
+	for (size_t g = 0; g < n->row->n_gres; g++)
+		r->gres[g].count -= u->gres[g];
+}
+
+/* What is taken at one moment, into R, whose gres array is the caller's. */
+static void taken_at(struct sch_line *line, const struct sch_node *n, int64_t at, struct sch_room *r)
+{
+	const struct sch_room *base = line->rooms->room[n->rank] ? line->rooms->room[n->rank] : &n->room;
+	r->cpus = base->cpus;
+	r->cores = base->cores;
+	r->jobs = base->jobs;
+	r->mem_mib = base->mem_mib;
+	r->exclusive = base->exclusive;
+	for (size_t g = 0; g < n->row->n_gres; g++)
+		r->gres[g].count = base->gres[g].count;
+	for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
+		if (e->at_usec <= at)
+			give(r, n, &e->use);
+	for (const struct sch_line_span *s = line->spans[n->rank]; s; s = s->next)
+		if (s->from_usec <= at && at < s->until_usec && seen(line, s))
+			take(r, n, &s->use);
+}
+
+static void raise_to(struct sch_room *peak, const struct sch_node *n, const struct sch_room *r)
+{
+	peak->cpus = peak->cpus > r->cpus ? peak->cpus : r->cpus;
+	peak->cores = peak->cores > r->cores ? peak->cores : r->cores;
+	peak->jobs = peak->jobs > r->jobs ? peak->jobs : r->jobs;
+	peak->mem_mib = peak->mem_mib > r->mem_mib ? peak->mem_mib : r->mem_mib;
+	peak->exclusive = peak->exclusive || r->exclusive;
+	for (size_t g = 0; g < n->row->n_gres; g++)
+		if (r->gres[g].count > peak->gres[g].count)
+			peak->gres[g].count = r->gres[g].count;
+}
+
+const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_node *n, int64_t from_usec,
+				      int64_t until_usec)
+{
+	struct sch_gres_room gres[SCH_GRES_PER_NODE];
+	struct sch_room at = {.gres = gres};
+	line->peak.gres = line->gres;
+	taken_at(line, n, from_usec, &line->peak);
+	/* Within the span more can only be taken where a plan begins. */
+	for (const struct sch_line_span *s = line->spans[n->rank]; s; s = s->next) {
+		++*line->steps;
+		if (s->from_usec <= from_usec || s->from_usec >= until_usec || !seen(line, s))
+			continue;
+		taken_at(line, n, s->from_usec, &at);
+		raise_to(&line->peak, n, &at);
+	}
+	return &line->peak;
+}
+
+/* ---- one job ---- */
+
+uint32_t sch__line_choose(struct sch_line *line, const struct sch_need *need, const struct mu_bits *nodes,
+			  const struct mu_bits *required, int64_t from_usec, int64_t until_usec,
+			  struct sch_pick *pick)
+{
+	struct sch_overlay view = {
+	    .st = line->st, .line = line, .from_usec = from_usec, .until_usec = until_usec};
+	return sch__choose(need, &view, nodes, required, NULL, line->steps, pick);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static void sort_times(struct sch_line *line)
+{
+	uint32_t out = 0;
+	if (line->sorted)
+		return;
+	qsort(line->times, line->time_count, sizeof(line->times[0]), by_time);
+	for (uint32_t i = 0; i < line->time_count; i++)
+		if (!out || line->times[i] != line->times[out - 1])
+			line->times[out++] = line->times[i];
+	line->time_count = out;
+	line->sorted = true;
+}
+
+/* The first moment at which running jobs leave enough, whoever is planned: from there on they always do.
+ * time_count when never. */
+static uint32_t first_time(struct sch_line *line, const struct sch_need *need, const struct mu_bits *nodes,
+			   const struct mu_bits *required, struct sch_pick *pick)
+{
+	uint32_t low = 0, high = line->time_count - 1;
+	int64_t last = line->times[high];
+	line->no_spans = true;
+	if (!sch__line_choose(line, need, nodes, required, last, last + 1, pick))
+		low = high = line->time_count;
+	while (low < high) { /* HIGH is late enough; before LOW it is too early. */
 		uint32_t middle = low + (high - low) / 2;
-		if (fits_after(st, need, nodes, required, &ends, middle, steps, pick))
+		int64_t at = line->times[middle];
+		if (sch__line_choose(line, need, nodes, required, at, at + 1, pick))
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	*ret_count = fits_after(st, need, nodes, required, &ends, high, steps, pick);
-	return high ? end_of(st, ends.job[high - 1]) : st->cluster->now_usec;
+	line->no_spans = false;
+	return low;
+}
+
+int64_t sch__line_earliest(struct sch_line *line, const struct sch_need *need, const struct mu_bits *nodes,
+			   const struct mu_bits *required, int64_t length_usec, int64_t before_usec,
+			   struct sch_pick *pick, uint32_t *ret_count)
+{
+	*ret_count = 0;
+	sort_times(line);
+	uint32_t i = first_time(line, need, nodes, required, pick), count = line->time_count;
+	for (uint32_t tries = 0; i < count && tries < SCH_PLAN_TRIES; tries++) {
+		int64_t at = line->times[i], near = at + line->st->config.bf_resolution_usec;
+		if (at >= before_usec)
+			return 0;
+		*ret_count = sch__line_choose(line, need, nodes, required, at, at + length_usec, pick);
+		if (*ret_count)
+			return at;
+		for (i++; i + 1 < count && line->times[i + 1] <= near && line->times[i + 1] < before_usec;
+		     i++)
+			;
+	}
+	return 0;
 }

@@ -160,7 +160,7 @@ Test(conf, syntax_and_companions)
 	    "SlurmctldHost=a(10.0.0.1:7000:7001)\nslurmctldhost=b(10.0.0.2:7000)\nSlurmctldHost=c\n"
 	    "  Include   more.conf  \n"
 	    "GresTypes=gpu,lic\nSlurmdDebug=3 MailProg=/bin/a\\#b DefMemPerCPU=2G "
-	    "SchedulerParameters=a=1,b=2\n"
+	    "SchedulerParameters=a=1,b=2\nSchedulerTimeSlice=60\n"
 	    "# a comment that ends in a backslash \\\nMinJobAge=\\\n10\n"
 	    "NodeName=DEFAULT Weight=5 Feature=x,y Reason=\"two words # here\" TmpDisk=10\n"
 	    "NodeName=n[1-2] Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:a100:4(S:0-1) "
@@ -209,7 +209,7 @@ Test(conf, syntax_and_companions)
 	cr_assert_str_eq(n5->reason, "broken");
 	cr_assert(strstr(w.notes, "NodeName line of n5 has no Gres=gpu"), "%s", w.notes);
 	cr_assert_eq(count_of(w.notes, "AutoDetect"), 1);
-	cr_assert(strstr(w.notes, "without effect: ") && strstr(w.notes, "SchedulerParameters"), "%s",
+	cr_assert(strstr(w.notes, "without effect: ") && strstr(w.notes, "SchedulerTimeSlice"), "%s",
 		  w.notes);
 	/* Lines of included files come where they are included. */
 	const Mu__PartitionConf *p3 = c->partition[0], *p1 = c->partition[1], *p2 = c->partition[2];

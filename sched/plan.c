@@ -1,0 +1,86 @@
+/* sched/plan.c: planned starts of waiting jobs as State keeps them: a moment, nodes, tasks on each. They are
+ * what one pass promises to the next. */
+#include "sched/state.h"
+
+#include "proto/hostlist.h"
+
+int64_t sch__counted_from(const struct sch_job *j, int64_t now_usec)
+{
+	bool due = j->plan_start_usec > 0 && j->plan_start_usec <= now_usec;
+	return due && now_usec - j->plan_start_usec <= SCH_PLAN_GRACE_USEC ? j->plan_start_usec : now_usec;
+}
+
+int64_t sch__span(int64_t limit_sec)
+{
+	return limit_sec < 0 ? SCH_NO_LIMIT_SEC * SCH_USEC : limit_sec ? limit_sec * SCH_USEC : 1;
+}
+
+/* Without a limit a job could run past whatever is planned behind jobs without a limit. */
+int64_t sch__length(int64_t limit_sec)
+{
+	return limit_sec < 0 ? 2 * SCH_NO_LIMIT_SEC * SCH_USEC : sch__span(limit_sec);
+}
+
+uint32_t sch__tier(const struct sch_part *p)
+{
+	return p->row->conf->has_priority_tier ? p->row->conf->priority_tier : 1;
+}
+
+bool sch__behind(const struct sch_state *st, const struct sch_job *a, const struct sch_job *b)
+{
+	const struct sch_part *x = sch__first_part(st, a), *y = sch__first_part(st, b);
+	uint32_t tier_a = x ? sch__tier(x) : 0, tier_b = y ? sch__tier(y) : 0;
+	return tier_a != tier_b ? tier_a < tier_b : a->queue_key > b->queue_key;
+}
+
+int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p)
+{
+	const Mu__PartitionConf *c = p->row->conf;
+	if (j->limit_given)
+		return j->time_limit_sec;
+	return c->has_default_time_sec ? c->default_time_sec : c->has_max_time_sec ? c->max_time_sec : -1;
+}
+
+void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
+		   const uint32_t *tasks, size_t count)
+{
+	if (j->plan_task_count)
+		sch__free(st, j->plan_tasks, j->plan_task_count * sizeof(j->plan_tasks[0]));
+	j->plan_tasks = NULL;
+	j->plan_task_count = 0;
+	j->plan_start_usec = start_usec;
+	sch__str_set(st, &j->plan_nodes, nodes);
+	if (count && count <= SCH_NODES_MAX) {
+		j->plan_tasks = sch__alloc(st, count * sizeof(tasks[0]));
+		memcpy(j->plan_tasks, tasks, count * sizeof(tasks[0]));
+		j->plan_task_count = (uint32_t)count;
+	}
+	if (start_usec > 0)
+		mu_map_put_u64(&st->plans, j->id, j);
+	else
+		mu_map_del_u64(&st->plans, j->id);
+}
+
+void sch__plan_clear(struct sch_state *st, struct sch_job *j)
+{
+	if (j->plan_start_usec || j->plan_nodes || j->plan_task_count)
+		sch__plan_set(st, j, 0, NULL, NULL, 0);
+}
+
+uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,
+			 struct sch_pick *pick)
+{
+	char **names;
+	size_t count;
+	if (!j->plan_nodes || !j->plan_task_count ||
+	    mu_hostlist_expand(j->plan_nodes->text, SCH_NODES_MAX, arena, &names, &count, NULL) ||
+	    count > st->node_count || (j->plan_task_count != 1 && j->plan_task_count != count))
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		pick[i].node = sch__node(st, names[i]);
+		pick[i].tasks = j->plan_tasks[j->plan_task_count == 1 ? 0 : i];
+		if (!pick[i].node)
+			return 0;
+	}
+	return (uint32_t)count;
+}

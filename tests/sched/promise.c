@@ -1,0 +1,303 @@
+/* tests/sched/promise.c: over random workloads of one priority, where jobs only arrive behind, start, and end
+ * at or before their limits, the planned start of a reserved job never moves later, from slice to slice and
+ * from pass to pass, and a job has started by the moment first promised to it.
+ *
+ * Usage: promise [FIRST_SEED [SEEDS]]; MUSTER_TEST_SIZE=fast|ci|full sets the number of seeds. A failure
+ * prints its seed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/seed.h"
+#include "proto/states.h"
+#include "tests/sched/harness.h"
+
+#define SET(row, field, v)              \
+	do {                            \
+		(row)->field = (v);     \
+		(row)->has_##field = 1; \
+	} while (0)
+#define NEW(w, type, init)                                            \
+	({                                                            \
+		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
+		init(m_);                                             \
+		m_;                                                   \
+	})
+
+enum { JOBS = 48, ROUNDS = 220, SEC = 1000000 };
+struct world {
+	struct harness h;
+	struct mu_seed seed;
+	struct mu_arena arena;
+	uint32_t nodes, jobs;
+	int64_t promise[JOBS + 1]; /* by id: the earliest planned start seen; 0: none yet */
+	int64_t ends[JOBS + 1];	   /* by id: when the running job will end */
+	uint64_t plans, kept;
+};
+
+static uint32_t below(struct world *w, uint32_t n)
+{
+	return mu_seed_below(&w->seed, n);
+}
+
+static bool chance(struct world *w, uint32_t percent)
+{
+	return below(w, 100) < percent;
+}
+
+static Mu__Event *blank(struct world *w, Mu__Event__KindCase kind)
+{
+	Mu__Event *e = NEW(w, Mu__Event, mu__event__init);
+	e->author = NEW(w, Mu__Author, mu__author__init);
+	e->author->verifier = (char *)"controller";
+	SET(e->author, uid, 1000 + below(w, 3));
+	e->author->user = mu_arena_printf(&w->arena, "u%u", e->author->uid);
+	e->kind_case = kind;
+	return e;
+}
+
+/* ---- the cluster ---- */
+
+static Mu__Config *config(struct world *w)
+{
+	static const char *const select[] = {"CR_CORE", "CR_CPU", "CR_CORE_MEMORY", "CR_CPU_MEMORY"};
+	static const char *const bounds[] = {"", "bf_max_job_test=1", "bf_max_job_test=3,bf_resolution=1",
+					     "bf_max_job_user=2", "bf_resolution=600,bf_window=600"};
+	Mu__Config *c = NEW(w, Mu__Config, mu__config__init);
+	c->cluster_name = (char *)"promise";
+	c->node = mu_arena_alloc(&w->arena, w->nodes * sizeof(c->node[0]));
+	c->partition = mu_arena_alloc(&w->arena, 2 * sizeof(c->partition[0]));
+	for (uint32_t i = 0; i < w->nodes; i++) {
+		Mu__NodeConf *n = c->node[c->n_node++] = NEW(w, Mu__NodeConf, mu__node_conf__init);
+		uint32_t threads = chance(w, 30) ? 2 : 1;
+		n->name = mu_arena_printf(&w->arena, "n%u", i);
+		SET(n, cpus, threads * (1 + below(w, 5)));
+		SET(n, threads_per_core, threads);
+		SET(n, sockets, 1);
+		SET(n, real_memory_mib, 1000 * (1 + below(w, 3)));
+		SET(n, weight, 1 + below(w, 3));
+		if (chance(w, 60)) {
+			Mu__GresConf *g = NEW(w, Mu__GresConf, mu__gres_conf__init);
+			g->name = (char *)"gpu";
+			SET(g, count, 1 + below(w, 4));
+			n->gres = mu_arena_dup(&w->arena, &g, sizeof(g));
+			n->n_gres = 1;
+		}
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		Mu__PartitionConf *p = c->partition[c->n_partition++] =
+		    NEW(w, Mu__PartitionConf, mu__partition_conf__init);
+		p->name = mu_arena_printf(&w->arena, "p%u", i);
+		SET(p, is_default, i == 0);
+		p->node = mu_arena_alloc(&w->arena, w->nodes * sizeof(char *));
+		for (uint32_t n = 0; n < w->nodes; n++)
+			if (i == 0 || chance(w, 60))
+				p->node[p->n_node++] = mu_arena_printf(&w->arena, "n%u", n);
+		SET(p, max_time_sec, -1);
+	}
+	SET(c, first_job_id, 1);
+	SET(c, min_job_age_sec, 1000000);
+	SET(c, slurmd_timeout_sec, 0);
+	c->select_type_parameters = (char *)select[below(w, 4)];
+	Mu__KeyValue *k = NEW(w, Mu__KeyValue, mu__key_value__init);
+	k->key = (char *)"SchedulerParameters";
+	k->value = (char *)bounds[below(w, 5)];
+	c->key = mu_arena_dup(&w->arena, &k, sizeof(k));
+	c->n_key = 1;
+	return c;
+}
+
+static void found(struct world *w)
+{
+	Mu__Event *e = blank(w, MU__EVENT__KIND_FOUNDED);
+	e->founded = NEW(w, Mu__Founded, mu__founded__init);
+	e->founded->config = config(w);
+	e->founded->has_cluster_id = 1;
+	e->founded->cluster_id.data = (uint8_t *)"0123456789abcdef";
+	e->founded->cluster_id.len = 16;
+	SET(e->founded, level, 1);
+	h_apply(&w->h, e);
+	for (uint32_t i = 0; i < w->nodes; i++) {
+		e = blank(w, MU__EVENT__KIND_NODE_REGISTERED);
+		e->node_registered = NEW(w, Mu__NodeRegistered, mu__node_registered__init);
+		Mu__NodeRow *n = NEW(w, Mu__NodeRow, mu__node_row__init);
+		n->name = mu_arena_printf(&w->arena, "n%u", i);
+		const Mu__NodeRow *row = sch_node(w->h.st, n->name);
+		SET(n, cpus, row->cpus);
+		SET(n, threads_per_core, row->threads_per_core);
+		SET(n, sockets, 1);
+		SET(n, cores_per_socket, row->cores_per_socket);
+		SET(n, real_memory_mib, row->real_memory_mib);
+		n->n_gres = row->n_gres;
+		n->gres = row->gres;
+		n->has_boot_id = 1;
+		n->boot_id.data = (uint8_t *)"boot";
+		n->boot_id.len = 4;
+		e->node_registered->inventory = n;
+		e->author->node = n->name;
+		h_apply(&w->h, e);
+	}
+}
+
+/* ---- what happens ---- */
+
+static void submit(struct world *w)
+{
+	Mu__Event *e = blank(w, MU__EVENT__KIND_SUBMITTED);
+	Mu__JobSpec *s = NEW(w, Mu__JobSpec, mu__job_spec__init);
+	e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
+	e->submitted->spec = s;
+	char *part = mu_arena_printf(&w->arena, "p%u", below(w, 2));
+	s->partition = mu_arena_dup(&w->arena, &part, sizeof(part));
+	s->n_partition = 1;
+	SET(s, batch, 1);
+	SET(s, ntasks, 1 + below(w, 7));
+	if (chance(w, 40)) {
+		SET(s, nodes_min, 1 + below(w, w->nodes));
+		SET(s, nodes_max, s->nodes_min + (chance(w, 30) ? 1 : 0));
+	}
+	if (chance(w, 30))
+		SET(s, cpus_per_task, 1 + below(w, 2));
+	if (!chance(w, 5))
+		SET(s, time_limit_sec, 60 * (int64_t)(1 + below(w, 40)));
+	if (chance(w, 40))
+		SET(s, mem_node_mib, 100 * (1 + below(w, 12)));
+	else if (chance(w, 30))
+		SET(s, mem_cpu_mib, 100 * (1 + below(w, 5)));
+	if (chance(w, 30)) {
+		Mu__GresAsk *g = NEW(w, Mu__GresAsk, mu__gres_ask__init);
+		g->name = (char *)"gpu";
+		SET(g, count, 1 + below(w, 3));
+		s->gres = mu_arena_dup(&w->arena, &g, sizeof(g));
+		s->n_gres = 1;
+	}
+	SET(s, exclusive, chance(w, 10));
+	if (chance(w, 5))
+		s->nodes_required = mu_arena_printf(&w->arena, "n%u", below(w, w->nodes));
+	if (h_apply(&w->h, e) == 0)
+		w->jobs++;
+}
+
+static void end(struct world *w, uint32_t id)
+{
+	const char *names[64];
+	const Mu__JobRow *j = sch_job(w->h.st, id);
+	uint32_t attempt = j->attempt;
+	size_t count = sch_job_nodes(w->h.st, id, names, 64);
+	for (size_t i = 0; i < count; i++)
+		names[i] = mu_arena_strdup(&w->arena, names[i]);
+	for (size_t i = 0; i < count; i++) {
+		Mu__Event *e = blank(w, MU__EVENT__KIND_ATTEMPT_ENDED);
+		Mu__AttemptEnded *a = e->attempt_ended = NEW(w, Mu__AttemptEnded, mu__attempt_ended__init);
+		SET(a, job, id);
+		SET(a, attempt, attempt);
+		a->node = (char *)names[i];
+		SET(a, batch, i == 0);
+		SET(a, released, 1);
+		e->author->node = a->node;
+		h_apply(&w->h, e);
+	}
+	w->ends[id] = 0;
+}
+
+/* Time goes on to the next end or so; what ends then, ends. */
+static void pass_time(struct world *w)
+{
+	int64_t to = w->h.now_usec + (int64_t)(1 + below(w, 400)) * SEC;
+	for (uint32_t id = 1; id <= w->jobs; id++)
+		if (w->ends[id] && w->ends[id] < to)
+			to = w->ends[id];
+	w->h.now_usec = to;
+	for (uint32_t id = 1; id <= w->jobs; id++)
+		if (w->ends[id] && w->ends[id] <= to)
+			end(w, id);
+	Mu__Event *e = blank(w, MU__EVENT__KIND_TICK);
+	e->tick = NEW(w, Mu__Tick, mu__tick__init);
+	h_apply(&w->h, e);
+}
+
+/* ---- the promise ---- */
+
+static bool look(struct world *w)
+{
+	for (uint32_t id = 1; id <= w->jobs; id++) {
+		const Mu__JobRow *j = sch_job(w->h.st, id);
+		int64_t said = j->state == JOB_PENDING ? j->plan_start_usec : j->start_usec;
+		if (j->state == JOB_RUNNING && !w->ends[id]) {
+			int64_t limit = j->time_limit_sec < 0 ? 2000 : j->time_limit_sec;
+			w->ends[id] =
+			    j->start_usec + (chance(w, 40) ? limit : 1 + below(w, (uint32_t)limit)) * SEC;
+		}
+		if (w->promise[id] && !said)
+			return h_fail(&w->h, "job %u lost its planned start", id);
+		if (w->promise[id] && said > w->promise[id] + (j->state == JOB_PENDING ? 0 : SEC))
+			return h_fail(&w->h, "job %u was promised %lld and is now due %lld s later", id,
+				      (long long)w->promise[id], (long long)(said - w->promise[id]) / SEC);
+		if (j->state == JOB_PENDING && said && said != w->promise[id])
+			w->plans++;
+		if (said && j->state == JOB_PENDING)
+			w->promise[id] = said;
+		w->kept += w->promise[id] && j->state != JOB_PENDING;
+	}
+	return true;
+}
+
+static bool decide(struct world *w)
+{
+	for (int i = 0; i < 4000; i++) {
+		w->h.now_usec += below(w, 3000); /* The log takes its time. */
+		if (!h_decide(&w->h))
+			break;
+		if (!look(w))
+			return false;
+	}
+	for (uint32_t id = 1; id <= w->jobs; id++) {
+		const Mu__JobRow *j = sch_job(w->h.st, id);
+		if (j->state == JOB_PENDING && w->promise[id] && w->promise[id] + SEC <= w->h.now_usec)
+			return h_fail(&w->h, "job %u waits beyond its promised start", id);
+	}
+	return true;
+}
+
+static bool run(uint64_t seed, uint64_t *plans, uint64_t *kept)
+{
+	struct world w = {0};
+	mu_seed_init(&w.seed, seed);
+	h_open(&w.h, true);
+	w.h.every = 50;
+	w.nodes = 1 + below(&w, 6);
+	w.h.budget = chance(&w, 40) ? 1 + below(&w, 40) : 100000;
+	found(&w);
+	bool ok = true;
+	for (int i = 0; i < ROUNDS && ok; i++) {
+		bool arrives = w.jobs < JOBS && chance(&w, 60);
+		if (arrives)
+			submit(&w);
+		else
+			pass_time(&w);
+		ok = (arrives && chance(&w, 30)) || decide(&w);
+		ok = ok && !w.h.failure[0];
+	}
+	if (!ok)
+		fprintf(stderr, "seed %llu, event %zu: %s\n", (unsigned long long)seed, w.h.count,
+			w.h.failure);
+	*plans += w.plans;
+	*kept += w.kept;
+	h_close(&w.h);
+	mu_arena_free(&w.arena);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	const char *size = getenv("MUSTER_TEST_SIZE");
+	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 40;
+	uint64_t failed = 0, plans = 0, kept = 0;
+	if (argc < 2 && size)
+		count = strcmp(size, "full") == 0 ? 4000 : strcmp(size, "fast") == 0 ? 15 : 60;
+	for (uint64_t s = first; s < first + count; s++)
+		failed += !run(s, &plans, &kept);
+	printf("%llu seeds, %llu plans, %llu failed\n", (unsigned long long)count, (unsigned long long)plans,
+	       (unsigned long long)failed);
+	return failed || !plans ? 1 : 0;
+}
