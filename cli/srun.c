@@ -55,6 +55,7 @@ static bool from_job(const struct cli_given *g)
 	case OPT_verbose:
 	case OPT_time:
 	case OPT_mpi:
+	case OPT_overcommit:
 		return true;
 	default:
 		return false;

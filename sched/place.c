@@ -73,6 +73,8 @@ static uint32_t mem_fits(const struct sch_need *need, const struct sch_node *n, 
 	if (need->exclusive)
 		return cpus >= cpu_end(n) ? tasks : 0;
 	uint64_t fit = cpus / need->shape->cpus_per_task;
+	if (need->shape->overcommit)
+		return fit ? tasks : 0;
 	return fit < tasks ? (uint32_t)fit : tasks;
 }
 
@@ -88,7 +90,9 @@ uint32_t sch__tasks_that_fit(const struct sch_need *need, const struct sch_node 
 					: 0;
 	if (cpus == 0 || cpus < s->mincpus || !gres_fits(need, n, r))
 		return 0;
-	uint32_t tasks = s->overcommit ? UINT32_MAX : cpus / s->cpus_per_task;
+	uint32_t tasks = cpus / s->cpus_per_task;
+	if (s->overcommit && tasks) /* A node gives the CPUs of one task, however many run there. */
+		tasks = UINT32_MAX;
 	if (s->tasks_per_node && tasks > s->tasks_per_node)
 		tasks = s->tasks_per_node;
 	uint32_t sockets = n->row->sockets ? n->row->sockets : 1;
@@ -121,7 +125,7 @@ bool sch__node_serves(const struct sch_need *need, const struct sch_node *n)
 static uint64_t units_of(const struct sch_need *need, const struct sch_node *n, uint32_t tasks)
 {
 	const struct sch_shape *s = need->shape;
-	uint64_t cpus = (uint64_t)tasks * s->cpus_per_task;
+	uint64_t cpus = (uint64_t)(s->overcommit ? tasks > 0 : tasks) * s->cpus_per_task;
 	uint64_t units = cpus < s->mincpus ? s->mincpus : cpus;
 	if (need->exclusive)
 		return UINT64_MAX;

@@ -169,6 +169,9 @@ static int want_counts(const Mu__JobSpec *s, struct sch_want *ret, struct mu_err
 	ret->cpus_per_task = s->has_cpus_per_task ? s->cpus_per_task : 1;
 	ret->nodes_min = s->has_nodes_min ? s->nodes_min : 1;
 	ret->nodes_max = s->nodes_max;
+	if (per_node && !s->has_ntasks && !s->has_nodes_min &&
+	    !s->nodes_required) /* That many on one node, not over several. */
+		ret->nodes_max = ret->nodes_max ? ret->nodes_max : 1;
 	uint64_t ntasks = s->has_ntasks ? s->ntasks : (uint64_t)ret->nodes_min * (per_node ? per_node : 1);
 	if (ntasks > UINT32_MAX || ret->cpus_per_task > SCH_CPUS_PER_NODE)
 		return sch__refuse(err, MU_ENODECONFIG);
@@ -363,7 +366,9 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 		if (w.nodes_max && required > w.nodes_max)
 			return sch__refuse(err, MU_ENODECOUNT);
 		w.nodes_min = required;
-		w.ntasks = !spec->has_ntasks || w.ntasks < required ? required : w.ntasks;
+		if (!spec->has_ntasks)
+			w.ntasks = required * (spec->ntasks_per_node ? spec->ntasks_per_node : 1);
+		w.ntasks = w.ntasks < required ? required : w.ntasks;
 	}
 	rc = sch__account_resolve(st, spec, author, &w, err);
 	if (!rc)
@@ -371,7 +376,8 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 	if (rc)
 		return rc;
 	w.time_limit_sec = sch__part_limit(w.part[0], spec);
-	uint64_t cpus = (uint64_t)(w.ntasks > w.nodes_min ? w.ntasks : w.nodes_min) * w.cpus_per_task;
+	uint64_t tasks = w.ntasks > w.nodes_min && !spec->overcommit ? w.ntasks : w.nodes_min;
+	uint64_t cpus = tasks * w.cpus_per_task;
 	w.cpus_total = cpus > UINT32_MAX ? UINT32_MAX : (uint32_t)cpus;
 	*ret = w;
 	return 0;

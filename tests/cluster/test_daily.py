@@ -143,3 +143,12 @@ def test_reasons(t):
     c.run("scontrol", "update", "partition=debug", "hidden=yes").ok()
     for words, user, lines in ((["-h"], USER, 0), (["-h", "-a"], USER, 1), (["-h", "-p", "debug"], USER, 1), (["-h"], None, 1)):
         equal(len(c.run("sinfo", *words, user=user).ok().out.splitlines()), lines, "lines of sinfo %s of %s" % (words, user))
+
+
+@test(build="plain")
+def test_overcommit(t):
+    """More tasks than CPUs, in the job and in its step."""
+    c = t.cluster(controllers=1, nodes=1)
+    job = c.sbatch("-n", "9", "-O", "-o", "tasks", "--wrap", "srun true && srun -n 9 hostname | wc -l", user=USER)
+    equal(c.wait_ended(job)[job][0], "COMPLETED", "the job")
+    equal(c.read("tasks"), "9\n", "tasks of its step")
