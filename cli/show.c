@@ -915,9 +915,18 @@ static int show_hosts(struct scontrol *s, const char *how, char **words, size_t 
 
 int scontrol_show(struct scontrol *s, char **words, size_t count)
 {
-	const char *what = count ? words[0] : "";
+	const char *what = count ? words[0] : "", *equals = strchr(what, '=');
 	size_t len = strlen(what);
 
+	/* "show job=5" is read like "show job 5". */
+	if (equals) {
+		char **both = mu_arena_alloc(&s->cli->arena, (count + 1) * sizeof *both);
+
+		both[0] = mu_arena_printf(&s->cli->arena, "%.*s", (int)(equals - what), what);
+		both[1] = (char *)equals + 1;
+		memcpy(both + 2, words + 1, (count - 1) * sizeof *both);
+		return scontrol_show(s, both, count + 1);
+	}
 	if (!len) {
 		cli_error(s->cli, "show needs a word behind it: job, node, partition, config, step, "
 				  "hostnames, hostlist, hostlistsorted, reservation, licenses");
@@ -929,9 +938,9 @@ int scontrol_show(struct scontrol *s, char **words, size_t count)
 		return show_hosts(s, what, words + 1, count - 1);
 	if (strncasecmp(what, "jobs", len) == 0 || strncasecmp(what, "jobid", len) == 0)
 		return show_jobs(s, words + 1, count - 1);
-	if (strncasecmp(what, "nodes", len) == 0)
+	if (strncasecmp(what, "nodes", len) == 0 || strcasecmp(what, "nodename") == 0)
 		return show_nodes(s, words + 1, count - 1);
-	if (strncasecmp(what, "partitions", len) == 0)
+	if (strncasecmp(what, "partitions", len) == 0 || strcasecmp(what, "partitionname") == 0)
 		return show_partitions(s, words + 1, count - 1);
 	if (strncasecmp(what, "steps", len) == 0)
 		return show_steps(s, words + 1, count - 1);

@@ -139,6 +139,8 @@ def test_reasons(t):
     c = t.cluster(controllers=1, nodes=1)
     job = c.sbatch("--wrap", "kill -9 $$", user=USER)
     c.wait_ended(job)
+    for words in (["job=%d" % job], ["jobid", job], ["nodename=n1"], ["partition=debug"]):
+        c.run("scontrol", "show", *words).ok()
     equal(c.run("squeue", "-h", "-t", "all", "-o", "%r").ok().out, "RaisedSignal:9(Killed)\n", "reason of a killed job")
     c.run("scontrol", "update", "partition=debug", "hidden=yes").ok()
     for words, user, lines in ((["-h"], USER, 0), (["-h", "-a"], USER, 1), (["-h", "-p", "debug"], USER, 1), (["-h"], None, 1)):
