@@ -116,6 +116,10 @@ void cli_allocation_release(struct cli *c, struct cli_allocation *a, int code)
 	if (a->over)
 		return;
 	stream_put_u32(&out, STREAM_RELEASE, 0, (uint32_t)code);
+	if (a->fd < 0)
+		cli_allocation_again(c, a);
+	if (a->over)
+		return;
 	if (a->fd < 0 || stream_write_all(a->fd, out.data, out.len, NULL)) {
 		cancel(c, a->job.job);
 		return;
@@ -212,31 +216,50 @@ static int wait_start(struct cli *c, const struct cli_args *args, struct cli_all
 	return 0;
 }
 
-/* The first node's agent has the order and holds the allocation. */
-static int wait_ready(struct cli *c, struct cli_allocation *a, bool hold, struct mu_err *err)
+static int ask_hold(struct cli *c, struct cli_allocation *a, bool hold, struct mu_err *err)
 {
 	Mu__HoldAsk ask = MU__HOLD_ASK__INIT;
 	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
-	unsigned msec = READY_FIRST_MSEC;
-	bool told = false;
-	int rc;
+	struct stream_reader reader = {0};
+	Mu__StepGranted *granted;
+	int fd = -1, rc;
 
 	ask.has_job = ask.has_look_only = 1;
 	ask.job = a->job.job;
 	ask.look_only = !hold;
 	mu_pb_pack(&ask.base, &body);
-	for (int tries = 0;; tries++) {
-		struct stream_reader reader = {0};
-		Mu__StepGranted *granted;
-		int fd = -1;
+	rc = cli_door_ask(c, &a->job, &a->job.first, STREAM_HOLD, (struct mu_view){body.data, body.len}, &fd,
+			  &reader, &granted, err);
+	if (rc)
+		return rc;
+	stream_reader_free(&a->reader);
+	a->fd = fd;
+	a->reader = reader;
+	return 0;
+}
 
-		rc = cli_door_ask(c, &a->job, &a->job.first, STREAM_HOLD,
-				  (struct mu_view){body.data, body.len}, &fd, &reader, &granted, err);
-		if (rc == 0) {
-			a->fd = fd;
-			a->reader = reader;
+int cli_allocation_again(struct cli *c, struct cli_allocation *a)
+{
+	int rc = ask_hold(c, a, true, NULL);
+
+	if (rc == MU_EJOBID || rc == MU_EALREADYDONE) {
+		a->over = true;
+		a->cause = END_CANCEL;
+	}
+	return rc;
+}
+
+/* The first node's agent has the order and holds the allocation. */
+static int wait_ready(struct cli *c, struct cli_allocation *a, bool hold, struct mu_err *err)
+{
+	unsigned msec = READY_FIRST_MSEC;
+	bool told = false;
+	int rc;
+
+	for (int tries = 0;; tries++) {
+		rc = ask_hold(c, a, hold, err);
+		if (rc == 0)
 			return 0;
-		}
 		if ((rc < 0 && rc != MU_EJOBID && rc != MU_ECONNECT) || tries == READY_TRIES ||
 		    interrupted(a))
 			return rc < 0 ? rc : mu_fail(err, MU_ENODEBUSY, "%s", mu_strerror(MU_ENODEBUSY));

@@ -26,6 +26,9 @@ int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, 
 		 struct cli_allocation *ret, int *ret_exit);
 /* Reads what the agent says; call when A->fd is readable. */
 void cli_allocation_hear(struct cli_allocation *a);
+/* Takes hold again where the connection was lost (the agent was restarted). 0, or a code; A->over where there
+ * is nothing to hold any more. */
+int cli_allocation_again(struct cli *c, struct cli_allocation *a);
 /* Gives it back with the command's exit code, and 256 times the signal that ended it. */
 void cli_allocation_release(struct cli *c, struct cli_allocation *a, int code);
 void cli_allocation_done(struct cli_allocation *a);

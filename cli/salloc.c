@@ -16,6 +16,8 @@
 #include "proto/layout/layout.h"
 #include "proto/states.h"
 
+enum { AGAIN_MSEC = 1000 };
+
 struct salloc {
 	struct cli *cli;
 	const struct cli_args *args;
@@ -236,8 +238,12 @@ static int run_command(struct salloc *s)
 		struct pollfd p[2] = {{s->signals, POLLIN, 0}, {s->a.over ? -1 : s->a.fd, POLLIN, 0}};
 		bool was_over = s->a.over;
 
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		bool lost = s->a.fd < 0 && !s->a.over;
+
+		if (poll(p, 2, lost ? AGAIN_MSEC : -1) < 0 && errno != EINTR)
 			break;
+		if (lost)
+			cli_allocation_again(s->cli, &s->a);
 		if (p[0].revents)
 			take_signals(s);
 		if (p[1].revents)

@@ -34,11 +34,12 @@ enum {
 	AGENT_CLIENTS_MAX = 256,   /* sruns whose request is being read */
 	AGENT_HOLDERS_MAX = 4096,  /* connections that hold an allocation or a step: one for each attempt */
 	AGENT_HOLD_GRACE_USEC = 30000000, /* a holder on another host may come back within this time */
-	AGENT_CLIENT_USEC = 10000000,	  /* a request is there within this time, or its connection is cut */
-	AGENT_ASKS_MAX = 64 << 20,	  /* bytes of requests not yet complete, all together */
-	AGENT_REPORT_BATCH = 256,	  /* ends in one report */
-	AGENT_BLOB_MAX = 64 << 20,	  /* a script or an environment */
-	AGENT_POLL_SLACK_MSEC = 15000,	  /* beyond the long poll's own wait */
+	AGENT_CLAIM_USEC = 60000000, /* an allocation that nobody asks for in this time has lost its holder */
+	AGENT_CLIENT_USEC = 10000000,  /* a request is there within this time, or its connection is cut */
+	AGENT_ASKS_MAX = 64 << 20,     /* bytes of requests not yet complete, all together */
+	AGENT_REPORT_BATCH = 256,      /* ends in one report */
+	AGENT_BLOB_MAX = 64 << 20,     /* a script or an environment */
+	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
 	AGENT_ASK_MSEC = 20000,
 	AGENT_STEP_REPORT_USEC = 1000000, /* steps are reported at most this often */
 	AGENT_RETRY_USEC = 500000

@@ -425,6 +425,11 @@ static bool take_hold(struct agent *a, struct agent_client *c)
 		return false;
 	granted.has_job = 1;
 	granted.job = ask->job;
+	t->unheld_boot_usec = 0;
+	if (!t->record->claimed) {
+		t->record->has_claimed = t->record->claimed = 1;
+		agent_attempt_save(t, false);
+	}
 	if (ask->look_only) {
 		agent_send(c->fd, STREAM_GRANTED, &granted.base);
 		return false;

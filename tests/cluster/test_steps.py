@@ -1,0 +1,177 @@
+"""Allocations without a script, and steps on several nodes: what people see, and that nothing stays behind."""
+import glob
+import os
+import re
+import signal
+import subprocess
+import time
+
+from harness import USER, check, equal, local, test, wait_until
+
+
+def settle(c, job, seconds=30):
+    return c.wait_ended(job, seconds=seconds)[job][:2]
+
+
+def job_of(text):
+    return int(re.search(r"job allocation ([0-9]+)", text).group(1))
+
+
+@test()
+def test_salloc(t):
+    """Messages, variables, exit code, what is left when the command fails, and --no-shell."""
+    c = t.cluster(controllers=1, nodes=2)
+    done = c.run("salloc", "-N2", "sh", "-c", "env; srun hostname; exit 7", user=USER)
+    equal(done.code, 7, "salloc's exit code")
+    job = job_of(done.err)
+    equal(done.err.splitlines(), ["salloc: Granted job allocation %d" % job, "salloc: Nodes n[1-2] are ready for job",
+                                  "salloc: Relinquishing job allocation %d" % job], "its messages")
+    env = dict(line.split("=", 1) for line in done.out.splitlines() if line.startswith("SLURM_"))
+    for name, value in (("SLURM_JOB_ID", str(job)), ("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_NNODES", "2"),
+                        ("SLURM_TASKS_PER_NODE", "1(x2)"), ("SLURM_JOB_CPUS_PER_NODE", "1(x2)"), ("SLURM_JOB_NAME", "sh")):
+        equal(env.get(name), value, name)
+    equal(done.out.splitlines()[-2:], [os.uname().nodename] * 2, "srun hostname on two nodes")
+    equal(settle(c, job), ("FAILED", "7:0"), "the allocation")
+    equal(c.run("salloc", "-Q", "true", user=USER).err, "", "salloc -Q")
+    missing = c.run("salloc", "no-such-command", user=USER)
+    equal(missing.code, 1, "exit code with a missing command")
+    check('salloc: error: _fork_command: Unable to find command "no-such-command"' in missing.err, "a missing command: %r", missing.err)
+    kept = c.run("salloc", "--no-shell", "-n1", user=USER).ok()
+    job = job_of(kept.err)
+    equal(c.states(job)[job][0], "RUNNING", "an allocation left by --no-shell")
+    equal(c.run("srun", "--jobid=%d" % job, "echo", "in", user=USER).ok().out, "in\n", "a step in it")
+    check(c.run("srun", "--jobid=%d" % job, "true", user="daemon").code != 0, "another user's step was started in it")
+    c.run("scancel", job, user=USER).ok()
+    equal(settle(c, job)[0], "CANCELLED", "after scancel")
+    c.run("salloc", "-p", "nowhere", "true", user=USER).refused("salloc: error: Job submit/allocate failed: ")
+
+
+@test()
+def test_allocation_waits(t):
+    """What waits says so; interrupted while it waits it goes; --immediate does not wait."""
+    c = t.cluster(controllers=1, nodes=1)
+    holder = c.sbatch("--exclusive", "--wrap", "sleep 300", user=USER)
+    wait_until("the holder to run", 30, lambda: c.states(holder)[holder][0] == "RUNNING")
+    full = local.environment(c.c)
+    waiting = subprocess.Popen(["salloc", "-n1", "true"], env=full, cwd=c.home, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    first = waiting.stderr.readline()
+    job = job_of(first)
+    equal(first, "salloc: Pending job allocation %d\n" % job, "salloc's first line")
+    equal(waiting.stderr.readline(), "salloc: job %d queued and waiting for resources\n" % job, "its second")
+    step = subprocess.Popen(["srun", "-n1", "true"], env=full, cwd=c.home, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    line = step.stderr.readline()
+    check(re.fullmatch(r"srun: job [0-9]+ queued and waiting for resources\n", line), "srun says %r", line)
+    step.send_signal(signal.SIGINT)
+    check("has been revoked" in step.stderr.read() and step.wait(30) == 1, "an interrupted srun")
+    c.run("srun", "--immediate", "-n1", "true").refused("srun: error: Unable to allocate resources: ")
+    c.run("scancel", holder, user=USER).ok()
+    rest = waiting.stderr.read().splitlines()
+    equal(waiting.wait(30), 0, "salloc's exit code")
+    equal(rest, ["salloc: job %d has been allocated resources" % job, "salloc: Granted job allocation %d" % job,
+                 "salloc: Nodes n1 are ready for job", "salloc: Relinquishing job allocation %d" % job], "the lines after")
+    wait_until("an empty queue", 30, lambda: not c.run("squeue", "-h").ok().out.strip())
+
+
+@test()
+def test_allocation_ends(t):
+    """The allocation goes with whoever holds it, and the command hears of its end."""
+    c = t.cluster(controllers=1, nodes=1, settings={"KillWait": "2"})
+    full = local.environment(c.c)
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+        holder = subprocess.Popen(["salloc", "-n1", "sleep", "300"], env=full, cwd=c.home, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                  text=True, start_new_session=True)
+        job = job_of(holder.stderr.readline())
+        check("ready for job" in holder.stderr.readline(), "the nodes are not ready")
+        holder.send_signal(number)
+        holder.wait(30)
+        state = settle(c, job)
+        check(state[0] in ("CANCELLED", "FAILED"), "after %s of salloc: %s", number, state)
+        if number == signal.SIGKILL:
+            subprocess.run(["sh", "-c", "for p in $(ps -e -o pid=,args= | awk '$2==\"sleep\" && $3==300 {print $1}'); do "
+                            "tr '\\0' '\\n' </proc/$p/environ | grep -qx SLURM_JOB_ID=%d && kill $p; done; true" % job], check=True)
+    holder = subprocess.Popen(["salloc", "-n1", "sleep", "5"], env=full, cwd=c.home, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    job = job_of(holder.stderr.readline())
+    check("ready for job" in holder.stderr.readline(), "the nodes are not ready")
+    c.run("scancel", job).ok()
+    equal(holder.stderr.readline(), "salloc: Job allocation %d has been revoked.\n" % job, "after scancel")
+    holder.wait(30)
+    step = subprocess.Popen(["srun", "-n1", "sh", "-c", "echo $SLURM_JOB_ID; exec sleep 300"], env=full, cwd=c.home, stdout=subprocess.PIPE,
+                            stdin=subprocess.DEVNULL, text=True)
+    job = int(step.stdout.readline())
+    step.kill()
+    step.wait(30)
+    equal(settle(c, job)[0], "CANCELLED", "after kill -9 of srun")
+
+
+@test()
+def test_nodes(t):
+    """Where tasks go, what they are told, their exit codes and streams, over two nodes with four CPUs each."""
+    c = t.cluster(controllers=1, nodes=2, cpus=4)
+    say = "echo $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURMD_NODENAME $SLURM_STEP_NODELIST $SLURM_NTASKS $SLURM_NNODES"
+
+    def step(*words):
+        done = c.run("srun", *words, "sh", "-c", say, env=inside, user=USER).ok()
+        return sorted(done.out.splitlines(), key=lambda line: int(line.split()[0]))
+
+    kept = c.run("salloc", "--no-shell", "-N2", "-n8", user=USER).ok()
+    job = job_of(kept.err)
+    inside = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2", "SLURM_NTASKS": "8"}
+    both = "n[1-2]"
+    equal(step("-n3"), ["0 0 0 n1 %s 3 2" % both, "1 0 1 n1 %s 3 2" % both, "2 1 0 n2 %s 3 2" % both], "three tasks in blocks")
+    equal(step("-n3", "-m", "cyclic"), ["0 0 0 n1 %s 3 2" % both, "1 1 0 n2 %s 3 2" % both, "2 0 1 n1 %s 3 2" % both], "three tasks in turn")
+    equal(step("-N1", "-n2"), ["0 0 0 n1 n1 2 1", "1 0 1 n1 n1 2 1"], "one node")
+    equal(step("-N1", "-n1", "-r1"), ["0 0 0 n2 n2 1 1"], "the second node by -r")
+    equal(step("-n1", "-w", "n2"), ["0 0 0 n2 n2 1 1"], "the second node by name")
+    equal(step("-n1", "-x", "n1", "-N1"), ["0 0 0 n2 n2 1 1"], "not the first node")
+    equal(len(step()), 8, "tasks of a step without options")
+    for words in (("-w", "n9"), ("-N3",), ("-n9",), ("-w", "n1", "-x", "n1")):
+        c.run("srun", *words, "true", env=inside, user=USER).refused("srun: error: Unable to create step for job %d" % job)
+    bad = c.run("srun", "-n8", "sh", "-c", "exit $SLURM_PROCID", env=inside, user=USER)
+    equal(bad.code, 7, "the highest exit code")
+    check("srun: error: n2: task 7: Exited with exit code 7" in bad.err, "failures are told as %r", bad.err)
+    began = time.monotonic()
+    equal(c.run("srun", "-K", "-n8", "sh", "-c", "[ $SLURM_PROCID = 0 ] && exit 3; sleep 100", env=inside, user=USER).code > 0, True, "-K")
+    check(time.monotonic() - began < 90, "-K did not end the other node's tasks")
+    text = "".join("line %d\n" % n for n in range(20000))
+    got = c.run("srun", "-n2", "-N2", "sh", "-c", "cat", env=inside, user=USER, stdin=text).ok().out
+    equal((len(got), sorted(set(got.splitlines())) == sorted(text.splitlines())), (2 * len(text), True), "stdin to two nodes and back")
+    labelled = c.run("srun", "-l", "-n8", "echo", "x", env=inside, user=USER).ok().out
+    equal(sorted(labelled.splitlines()), ["%d: x" % n for n in range(8)], "labels")
+    first = subprocess.Popen(["srun", "-N2", "-n2", "--exact", "sleep", "3"], env=dict(local.environment(c.c), **inside), cwd=c.home)
+    equal(c.run("srun", "-N2", "-n6", "--exact", "true", env=inside, user=USER).code, 0, "a second step beside the first")
+    busy = c.run("srun", "-n8", "true", env=inside, user=USER).ok()
+    if "creation temporarily disabled" not in busy.err:
+        check(first.poll() is not None, "a step got CPUs that were not free: %r", busy.err)
+    first.wait(60)
+    rows = c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,State,NodeList,NTasks").ok()
+    wait_until("the steps in sacct", 30, lambda: "%d.0|COMPLETED|n[1-2]|3" % job in c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,State,NodeList,NTasks").ok().out)
+    check(rows.code == 0, "sacct: %r", rows.err)
+    running = subprocess.Popen(["srun", "-N2", "sleep", "300"], env=dict(local.environment(c.c), **inside), cwd=c.home, stderr=subprocess.PIPE, text=True)
+    wait_until("sleeps on both nodes", 30, lambda: len(glob.glob("/sys/fs/cgroup/*/muster_%s/n[12]/job_%d_1/step_*" % (c.c["name"], job))) > 1)
+    c.run("scancel", job, user=USER).ok()
+    check(running.wait(60) != 0, "a cancelled step ended well")
+    equal(settle(c, job)[0], "CANCELLED", "the allocation")
+
+
+@test()
+def test_other_host(t):
+    """A client that has no agent's socket comes over TCP and proves that it knows the job's key."""
+    c = t.cluster(controllers=1, nodes=2)
+    away = os.path.join(c.dir, "away")
+    os.makedirs(away)
+    os.chmod(away, 0o755)
+    conf = open(local.environment(c.c)["SLURM_CONF"]).read()
+    run_dir = re.search(r"^MusterRunDir=(.*)$", conf, re.M).group(1)
+    for path in glob.glob(run_dir + "/musterd.*.sock"):
+        os.symlink(path, os.path.join(away, os.path.basename(path)))
+    other = os.path.join(c.dir, "away.conf")
+    with open(other, "w") as f:
+        f.write(conf.replace("MusterRunDir=" + run_dir, "MusterRunDir=" + away))
+    env = {"SLURM_CONF": other}
+    equal(sorted(c.run("srun", "-N2", "sh", "-c", "echo $SLURMD_NODENAME", user=USER, env=env).ok().out.split()), ["n1", "n2"], "srun from another host")
+    done = c.run("salloc", "-N2", "srun", "-l", "echo", "here", user=USER, env=env).ok()
+    equal(sorted(done.out.splitlines()), ["0: here", "1: here"], "salloc from another host")
+    kept = job_of(c.run("salloc", "--no-shell", "-n1", user=USER, env=env).ok().err)
+    check(c.run("srun", "--jobid=%d" % kept, "true", user="daemon", env=env).code != 0, "another user's step was started")
+    c.run("scancel", kept, user=USER).ok()
+    equal(settle(c, kept)[0], "CANCELLED", "the allocation")
