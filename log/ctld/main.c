@@ -254,6 +254,9 @@ static void start_or_die(struct ctl *c)
 
 	if (view_open(c->view_dir, false, &c->view, &err) || view_load_state(c->view, &c->st, &err))
 		diag_fatal("%s", err.text);
+	if (sch_level(c->st) > MU_LEVEL)
+		diag_fatal("The State in %s has level %u, and this program (muster %s) knows levels up to %u: a cluster's level is never lowered; start a newer musterd.",
+			   c->state_dir, sch_level(c->st), MU_VERSION, MU_LEVEL);
 	view_tip(c->view, &c->chain, NULL, NULL);
 	ctl_node_keys_follow(c->st, NULL);
 	atomic_store(&c->founded, sch_founded(c->st));

@@ -389,7 +389,7 @@ void ctl_level_housekeeping(struct ctl *c)
 	uint32_t lowest = UINT32_MAX;
 	static int64_t last_msec;
 
-	if (!c->leader_ready || c->role != LOG_LEADER || c->in_flight || ctl_mono_msec() - last_msec < 1000)
+	if (!c->leader_ready || c->role != LOG_LEADER || c->in_flight >= CTL_IN_FLIGHT / 2 || ctl_mono_msec() - last_msec < 1000)
 		return;
 	last_msec = ctl_mono_msec();
 	n = log_replica_members(c->replica, m, LOG_MEMBERS_MAX);
