@@ -21,7 +21,7 @@ def next_build(level):
     where = os.path.join(TOP, "build-next")
     if not os.path.exists(os.path.join(where, "build.ninja")):
         subprocess.run(["meson", "setup", where, "-Dc_args=-DMU_LEVEL=%du" % level], cwd=TOP, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["ninja", "-C", where, "log/ctld/musterd"], cwd=TOP, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "-C", where, "log/ctld/musterd", "log/ctld/muster-history"], cwd=TOP, check=True, stdout=subprocess.DEVNULL)
     return where
 
 
@@ -65,6 +65,10 @@ def test_upgrade(t):
         check(done.code not in (None, 0), "a program of level %d runs on a State of level %d", level, level + 1)
         check("level" in words, "the refusal does not name the level: %r", words[-400:])
         c.start(victim)
+        # A history with events of the new level needs the new program.
+        link = os.path.join(c.dir, "bin", "muster-history")
+        os.unlink(link)
+        os.symlink(os.path.join(new, "log/ctld/muster-history"), link)
         c.check_history()
         t.say("order %s: no divergence, downgrade refused", " ".join(order))
         c.down()
