@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -234,6 +235,15 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	if (rc)
 		return rc;
 	fill_streams(ask, spec);
+	if (cli_args_has(args, OPT_pty)) {
+		struct winsize size = {0};
+
+		ioctl(STDIN_FILENO, TIOCGWINSZ, &size);
+		ask->has_pty = ask->has_rows = ask->has_columns = 1;
+		ask->pty = 1;
+		ask->rows = size.ws_row;
+		ask->columns = size.ws_col;
+	}
 	ask->has_job = 1;
 	ask->job = s->job.job;
 	ask->has_cpus_per_task = spec->has_cpus_per_task;
@@ -418,6 +428,10 @@ static int check(struct srun *s, struct mu_err *err)
 		cli_say(s->cli,
 			"SLURM_MPI_TYPE=%s is not supported: the tasks start without a process manager",
 			mpi->value);
+	if (cli_args_has(s->args, OPT_pty) && cli_args_value(s->args, OPT_pty))
+		return mu_fail(err, MU_EDISABLED,
+			       "--pty=%s is not supported: the terminal is that of standard input",
+			       cli_args_value(s->args, OPT_pty));
 	if (!s->args->word_count)
 		return mu_fail(err, MU_EINVAL, "No command given to execute.");
 	return 0;

@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +30,8 @@ struct io {
 	struct srun *srun;
 	struct cli *cli;
 	int signals;
+	bool pty, raw; /* raw: the terminal is to be given back as BEFORE */
+	struct termios before;
 	bool stdin_open, label;
 	size_t open;   /* nodes whose step is not over */
 	bool kill_all; /* a task failed and -K was given */
@@ -305,9 +309,44 @@ static void interrupted(struct io *io)
 	io->interrupt_msec = now;
 }
 
+/* ---- the terminal ---- */
+
+static void send_size(struct io *io)
+{
+	struct winsize size = {0};
+
+	if (!io->pty || ioctl(STDIN_FILENO, TIOCGWINSZ, &size))
+		return;
+	const uint8_t payload[4] = {(uint8_t)(size.ws_row >> 8), (uint8_t)size.ws_row,
+				    (uint8_t)(size.ws_col >> 8), (uint8_t)size.ws_col};
+	for (size_t i = 0; i < io->srun->conns; i++)
+		if (!io->srun->conn[i].over && !io->srun->conn[i].lost)
+			stream_put(&io->srun->conn[i].to_send, STREAM_WINSIZE, 0, payload, sizeof payload);
+}
+
+/* Every key is the task's: its own terminal makes signals of them. */
+static void take_terminal(struct io *io)
+{
+	struct termios raw;
+
+	if (!io->pty || tcgetattr(STDIN_FILENO, &io->before))
+		return;
+	raw = io->before;
+	cfmakeraw(&raw);
+	io->raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+	send_size(io); /* it may have changed since the request */
+}
+
+static void give_terminal_back(struct io *io)
+{
+	if (io->raw)
+		tcsetattr(STDIN_FILENO, TCSADRAIN, &io->before);
+	io->raw = false;
+}
+
 static int open_signals(void)
 {
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -323,7 +362,9 @@ static void take_signals(struct io *io)
 	struct signalfd_siginfo info;
 
 	while (read(io->signals, &info, sizeof info) == sizeof info) {
-		if (info.ssi_signo == SIGINT)
+		if (info.ssi_signo == SIGWINCH)
+			send_size(io);
+		else if (info.ssi_signo == SIGINT && !io->raw)
 			interrupted(io);
 		else
 			send_signal(io, (int)info.ssi_signo);
@@ -577,7 +618,8 @@ int srun_stream(struct srun *s)
 	if (io.tasks > TASKS_MAX)
 		io.tasks = TASKS_MAX;
 	io.task = mu_arena_alloc(&s->cli->arena, (io.tasks + 1) * sizeof *io.task);
-	io.label = cli_args_has(s->args, OPT_label);
+	io.pty = cli_args_has(s->args, OPT_pty);
+	io.label = cli_args_has(s->args, OPT_label) && !io.pty;
 	io.label_width = 1;
 	for (most = io.tasks ? io.tasks - 1 : 0; most >= 10; most /= 10)
 		io.label_width++;
@@ -594,7 +636,9 @@ int srun_stream(struct srun *s)
 	}
 	io.signals = open_signals();
 	choose_stdin(&io);
+	take_terminal(&io);
 	loop(&io);
+	give_terminal_back(&io);
 	rc = exit_code(&io);
 	tell_manager(&io, rc > 255 ? 255 : rc);
 	if (io.signals >= 0)

@@ -171,7 +171,7 @@ static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_pl
 	o->work_dir = ask->work_dir;
 	o->umask = ask->has_umask ? ask->umask : 022;
 	o->label = ask->label;
-	o->unbuffered = ask->unbuffered;
+	o->unbuffered = ask->unbuffered || ask->pty;
 	o->kill_on_bad_exit = ask->kill_on_bad_exit;
 	o->open_append = ask->open_append;
 	o->submit_line = ask->submit_line;
@@ -211,6 +211,10 @@ static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct
 	if (ask->time_limit_sec > 0 && (o->time_limit_sec == 0 || ask->time_limit_sec < o->time_limit_sec))
 		o->time_limit_sec = ask->time_limit_sec;
 	put_streams(o, ask);
+	o->has_pty = o->has_rows = o->has_columns = 1;
+	o->pty = ask->pty;
+	o->rows = ask->rows;
+	o->columns = ask->columns;
 	put_whole(o, p->whole);
 	return o;
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -188,6 +189,9 @@ void shep_flow_stdin(struct shep_step *s, struct shep_task *t)
 	mu_buf_reset(&t->in);
 	t->in_used = 0;
 	if (t->in_fd >= 0 && t->in_eof) {
+		/* A terminal has no end of file but the character for it; one that is full has a reader. */
+		if (s->order->pty && write(t->in_fd, "\4", 1) < 0 && errno == EAGAIN)
+			return;
 		close(t->in_fd);
 		t->in_fd = -1;
 	}
@@ -230,6 +234,19 @@ static bool take_stdin(struct shep_step *s, const struct stream_frame *f)
 
 /* ---- srun's frames ---- */
 
+/* Without a terminal it changes nothing. */
+static bool take_size(struct shep_step *s, const struct stream_frame *f)
+{
+	const uint8_t *p = f->payload.data;
+	if (f->payload.len != 4)
+		return false;
+	struct winsize size = {.ws_row = (unsigned short)(p[0] << 8 | p[1]),
+			       .ws_col = (unsigned short)(p[2] << 8 | p[3])};
+	if (s->order->pty && s->task[0].out.fd >= 0)
+		ioctl(s->task[0].out.fd, TIOCSWINSZ, &size);
+	return true;
+}
+
 static bool take_frame(struct shep_step *s, const struct stream_frame *f)
 {
 	uint32_t word = 0;
@@ -246,8 +263,10 @@ static bool take_frame(struct shep_step *s, const struct stream_frame *f)
 	case STREAM_PING:
 		stream_put(&s->srun.out, STREAM_PING, 0, NULL, 0);
 		return true;
+	case STREAM_WINSIZE:
+		return take_size(s, f);
 	default:
-		return f->kind == STREAM_WINSIZE; /* without a terminal it changes nothing */
+		return false;
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -163,8 +164,41 @@ static int open_one(struct shep_step *s, struct shep_task *t, const char *what,
 	return *ret_fd < 0 ? mu_fail(err, MU_EIO, "/dev/null: %s", strerror(errno)) : 0;
 }
 
+/* A terminal of the user's: its other side is both the task's input and output here. */
+static int open_terminal(struct shep_step *s, struct shep_task *t, struct task_files *f, struct mu_err *err)
+{
+	const Mu__StepOrder *o = s->order;
+	struct winsize size = {.ws_row = (unsigned short)o->rows, .ws_col = (unsigned short)o->columns};
+	char name[64];
+	t->in_fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (t->in_fd < 0 || unlockpt(t->in_fd) || ptsname_r(t->in_fd, name, sizeof name))
+		return mu_fail(err, MU_EIO, "cannot make a terminal: %s", strerror(errno));
+	f->in = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	f->out = f->in < 0 ? -1 : fcntl(f->in, F_DUPFD_CLOEXEC, 3);
+	f->err = f->in < 0 ? -1 : fcntl(f->in, F_DUPFD_CLOEXEC, 3);
+	t->out.fd = fcntl(t->in_fd, F_DUPFD_CLOEXEC, 3);
+	if (f->err < 0 || f->out < 0 || t->out.fd < 0)
+		return mu_fail(err, MU_EIO, "cannot open the terminal %s: %s", name, strerror(errno));
+	if (getuid() == 0 && (fchown(f->in, o->uid, (gid_t)-1) || fchmod(f->in, 0620)))
+		return mu_fail(err, MU_EIO, "cannot give the terminal %s away: %s", name, strerror(errno));
+	fcntl(t->in_fd, F_SETFL, O_NONBLOCK); /* of both: they share the description */
+	if (size.ws_row && size.ws_col)
+		ioctl(t->in_fd, TIOCSWINSZ, &size);
+	return 0;
+}
+
+static int open_nothing(struct task_files *f, struct mu_err *err)
+{
+	f->in = open("/dev/null", O_RDWR | O_CLOEXEC);
+	f->out = f->in < 0 ? -1 : fcntl(f->in, F_DUPFD_CLOEXEC, 3);
+	f->err = f->in < 0 ? -1 : fcntl(f->in, F_DUPFD_CLOEXEC, 3);
+	return f->err < 0 || f->out < 0 ? mu_fail(err, MU_EIO, "/dev/null: %s", strerror(errno)) : 0;
+}
+
 static int open_files(struct shep_step *s, struct shep_task *t, struct task_files *f, struct mu_err *err)
 {
+	if (s->order->pty && s->srun_there)
+		return t->number == 0 ? open_terminal(s, t, f, err) : open_nothing(f, err);
 	char path[4096];
 	const Mu__StepOrder *o = s->order;
 	int code = open_input(s, t, f, err);
@@ -299,6 +333,8 @@ static void child_run(const struct shep_step *s, struct child_plan *p, const str
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
+	if (o->pty && isatty(f->in))
+		ioctl(f->in, TIOCSCTTY, 0);
 	if (dup2(f->in, 0) < 0 || dup2(f->out, 1) < 0 || dup2(f->err, 2) < 0)
 		child_fail(launch_fd, STAGE_GROUP);
 	set_limits(p);

@@ -1,9 +1,14 @@
 """Allocations without a script, and steps on several nodes: what people see, and that nothing stays behind."""
+import fcntl
 import glob
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 from harness import USER, check, equal, local, test, wait_until
@@ -175,3 +180,39 @@ def test_other_host(t):
     check(c.run("srun", "--jobid=%d" % kept, "true", user="daemon", env=env).code != 0, "another user's step was started")
     c.run("scancel", kept, user=USER).ok()
     equal(settle(c, kept)[0], "CANCELLED", "the allocation")
+
+
+@test()
+def test_terminal(t):
+    """srun --pty: a terminal of its size, keys that become signals there, and a change of the size."""
+    c = t.cluster(controllers=1, nodes=1)
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+    child = subprocess.Popen(["srun", "--pty", "sh"], env=dict(local.environment(c.c), PS1="ready> "), cwd=c.home, stdin=slave, stdout=slave, stderr=slave,
+                             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(slave)
+    seen = ""
+
+    def expect(word):
+        nonlocal seen
+        end = time.monotonic() + 30
+        while word not in seen:
+            check(time.monotonic() < end and select.select([master], [], [], 30)[0], "%r is not in %r", word, seen)
+            seen += os.read(master, 4096).decode()
+        seen = seen[seen.index(word) + len(word):]
+
+    expect("ready> ")
+    os.write(master, b"stty size; tty | cut -c1-8\n")
+    expect("33 77\r\n/dev/pts")
+    os.write(master, b"sleep 100\n")
+    time.sleep(0.5)
+    os.write(master, b"\x03")
+    expect("ready> ")
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 60, 0, 0))
+    time.sleep(0.5)
+    os.write(master, b"stty size\n")
+    expect("20 60")
+    os.write(master, b"exit 5\n")
+    equal(child.wait(30), 5, "the exit code")
+    os.close(master)
+    wait_until("an empty queue", 30, lambda: not c.run("squeue", "-h").ok().out.strip())
