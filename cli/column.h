@@ -56,6 +56,7 @@ uint32_t cli_node_state_rank(const Mu__NodeRow *n);
 uint32_t
 cli_node_shown_base(const Mu__NodeRow *n); /* enum mu_node_base with ALLOCATED and MIXED told apart */
 void cli_put_bytes(struct mu_buf *out, ProtobufCBinaryData bytes, const char *none);
+void cli_put_dependency(struct mu_buf *out, const Mu__JobRow *job); /* what of it is not fulfilled, or (null) */
 /* A pattern such as "slurm-%j.out" with what is known of the job filled in, made absolute by the work
  * directory. */
 void cli_job_path(const Mu__JobRow *job, ProtobufCBinaryData pattern, const char *none, struct mu_buf *out);

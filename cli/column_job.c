@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/column.h"
+#include "proto/depend.h"
 #include "proto/states.h"
 
 static const Mu__JobSpec no_spec = MU__JOB_SPEC__INIT;
@@ -15,6 +16,19 @@ const Mu__JobSpec *cli_job_spec(const Mu__JobRow *job)
 static void text_or(struct mu_buf *out, const char *text, const char *none)
 {
 	mu_buf_str(out, text && *text ? text : none);
+}
+
+void cli_put_dependency(struct mu_buf *out, const Mu__JobRow *job)
+{
+	struct mu_arena arena = {0};
+	const char *text = cli_job_spec(job)->dependency;
+	size_t before = out->len;
+
+	if (text && *text)
+		mu_depends_show(text, job->depend_state, &arena, out);
+	if (out->len == before)
+		mu_buf_str(out, "(null)");
+	mu_arena_free(&arena);
 }
 
 void cli_put_bytes(struct mu_buf *out, ProtobufCBinaryData bytes, const char *none)
@@ -237,7 +251,7 @@ GET(comment)
 }
 GET(dependency)
 {
-	text_or(out, SPEC->dependency, "(null)");
+	cli_put_dependency(out, c->job);
 }
 GET(features)
 {

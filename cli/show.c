@@ -103,7 +103,8 @@ static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s
 	cli_job_reason(j, true, o);
 	for (size_t i = reason; i < o->len; i++) /* no blank inside a value */
 		o->data[i] = o->data[i] == ' ' ? '_' : o->data[i];
-	mu_buf_printf(o, " Dependency=%s", or_null(s->dependency));
+	mu_buf_str(o, " Dependency=");
+	cli_put_dependency(o, j);
 	line(r);
 	mu_buf_printf(o, "Requeue=%d Restarts=%u BatchFlag=%d Reboot=0 ExitCode=%d:%d",
 		      !s->has_requeue || s->requeue, j->restarts, s->batch, j->exit_code, j->exit_signal);

@@ -155,3 +155,23 @@ void mu_depend_print(const struct mu_depend *item, struct mu_buf *out)
 	if (item->minutes)
 		mu_buf_printf(out, "+%u", item->minutes);
 }
+
+void mu_depends_show(const char *text, const char *state, struct mu_arena *arena, struct mu_buf *out)
+{
+	struct mu_depends d;
+	struct mu_err err = {0};
+	bool any = false;
+	if (!state || mu_depends_parse(text, arena, &d, &err) || d.count != strlen(state)) {
+		mu_buf_str(out, text);
+		return;
+	}
+	for (size_t i = 0; i < d.count; i++) {
+		if (state[i] == 'f')
+			continue;
+		if (any)
+			mu_buf_str(out, d.any ? "?" : ",");
+		mu_depend_print(&d.item[i], out);
+		mu_buf_str(out, state[i] == 'x' ? "(failed)" : "(unfulfilled)");
+		any = true;
+	}
+}

@@ -44,4 +44,9 @@ const char *mu_depend_word(enum mu_depend_kind kind);
 /* Appends "afterok:123_4", "after:10+5", "singleton". */
 void mu_depend_print(const struct mu_depend *item, struct mu_buf *out);
 
+/* Appends what scontrol shows: the items of TEXT that are open or failed by their letters in STATE (u, f, x),
+ * "afterany:123(unfulfilled),afterok:4(failed)"; TEXT itself where STATE does not belong to it; nothing when all
+ * are fulfilled. */
+void mu_depends_show(const char *text, const char *state, struct mu_arena *arena, struct mu_buf *out);
+
 #endif

@@ -52,6 +52,9 @@ static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_e
 		return sch__refuse(err, MU_EMAXJOBS);
 	int rc = sch__rights(e->submitted->spec, e->author, err);
 	if (!rc)
+		rc = sch__depends_check(st, e->submitted->spec, UINT32_MAX, e->submitted->resolved,
+					e->submitted->n_resolved, &arena, err);
+	if (!rc)
 		rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
 	if (!rc)
 		rc = sch__limit_submit(st, e->submitted->spec, &want, e->author, err);

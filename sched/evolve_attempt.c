@@ -99,6 +99,8 @@ void sch__job_settle(struct sch_ev *ev, struct sch_job *j)
 	nodes_completing(st, j);
 	count_end(st, j->state);
 	sch__tomb_in(st, j);
+	sch__name_index(st, j, false);
+	sch__depend_parent(ev, j);
 }
 
 void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state)
@@ -115,6 +117,9 @@ void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state)
 	set_state(st, j, state);
 	count_end(st, state);
 	sch__tomb_in(st, j);
+	sch__name_index(st, j, false);
+	sch__depend_index(st, j, false);
+	sch__depend_parent(ev, j);
 }
 
 /* Launch failures come further and further apart, and in the end the job is held: a broken node or script
@@ -140,6 +145,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 		uint8_t key[12];
 		sch__pair_key(key, j->end_usec, j->id);
 		mu_map_del(&st->tombs, key, sizeof(key));
+		sch__name_index(st, j, true);
 		if (!j->run)
 			j->end_usec = 0;
 	}
@@ -257,6 +263,8 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	}
 	set_state(st, j, JOB_RUNNING);
 	sch__due_set(st, j);
+	sch__depend_index(st, j, false);
+	sch__depend_parent(ev, j);
 	st->cluster->jobs_started++;
 }
 

@@ -414,9 +414,15 @@ int sch__evolve_voided(struct sch_ev *ev)
 static void begin_times(struct sch_ev *ev)
 {
 	for (uint32_t i = 0; i < SCH_BEGIN_PER_TICK; i++) {
-		struct sch_job *j = mu_map_seek(&ev->st->begins, NULL, 0, 0, NULL, NULL);
-		if (!j || j->eligible_usec > ev->now)
+		const uint8_t *key = NULL;
+		size_t len = 0;
+		struct sch_job *j = mu_map_seek(&ev->st->begins, NULL, 0, 0, &key, &len);
+		if (!j || (int64_t)mu_get_be64(key) > ev->now)
 			return;
+		if (j->reason == REASON_Dependency) {
+			sch__depend_again(ev, j);
+			continue;
+		}
 		sch__queue_out(ev->st, j);
 		sch__reason(ev->st, j, REASON_None, NULL);
 		sch__queue_in(ev->st, j);

@@ -61,10 +61,15 @@ static void apply_want(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spe
 }
 
 /* The reason that follows from priority and begin time alone; the rest is decided. */
-static void waiting_reason(struct sch_ev *ev, struct sch_job *j)
+void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j)
 {
 	if (j->priority == 0)
 		sch__reason(ev->st, j, j->held_by_admin ? REASON_JobHeldAdmin : REASON_JobHeldUser, NULL);
+	else if (sch__depend(j) != SCH_DEPEND_MET)
+		sch__reason(ev->st, j,
+			    sch__depend(j) == SCH_DEPEND_OPEN ? REASON_Dependency
+							      : REASON_DependencyNeverSatisfied,
+			    NULL);
 	else if (j->eligible_usec > ev->now)
 		sch__reason(ev->st, j, REASON_BeginTime, NULL);
 	else
@@ -87,6 +92,9 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
 		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
 	int rc = sch__rights(s->spec, ev->author, &ev->err);
+	if (!rc)
+		rc = sch__depends_check(st, s->spec, UINT32_MAX, s->resolved, s->n_resolved, ev->arena,
+					&ev->err);
 	if (!rc)
 		rc = sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
 	return rc ? rc : sch__limit_submit(st, s->spec, ret, ev->author, &ev->err);
@@ -117,8 +125,10 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	j->priority = sch__priority(st, j, s->spec, a->operator_);
 	if (!j->priority && s->spec->begin_usec <= ev->now)
 		j->eligible_usec = 0;
-	waiting_reason(ev, j);
+	sch__name_index(st, j, true);
 	mu_map_put_u64(&st->jobs, j->id, j);
+	sch__depend_new(ev, j, s->spec, s->resolved, s->n_resolved);
+	sch__waiting_reason(ev, j);
 	part_refs(st, j, 1);
 	sch__job_count(st, j, 1);
 	sch__queue_in(st, j);
@@ -126,6 +136,7 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	sch__touch(st, &j->rec);
 	st->cluster->jobs_submitted++;
 	ev->job = j->id;
+	sch__depend_kill(ev, j);
 	return 0;
 }
 
@@ -245,7 +256,7 @@ static void set_priority(struct sch_ev *ev, struct sch_job *j, uint32_t priority
 		j->eligible_usec = ev->now;
 	j->priority = priority;
 	j->held_by_admin = priority == 0 && by_admin;
-	waiting_reason(ev, j);
+	sch__waiting_reason(ev, j);
 	sch__queue_in(st, j);
 	sch__touch(st, &j->rec);
 }
@@ -374,6 +385,9 @@ static int check_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec 
 	if (mu__job_spec__get_packed_size(merged) > SPEC_BYTES_MAX)
 		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
 			       SPEC_BYTES_MAX);
+	rc = u->dependency ? sch__depends_check(ev->st, u, j->id, NULL, 0, ev->arena, &ev->err) : 0;
+	if (rc)
+		return rc;
 	if (j->state != JOB_PENDING)
 		return only(u, free_fields, sizeof(free_fields) / sizeof(free_fields[0]), 40)
 			   ? 0
@@ -422,7 +436,13 @@ static void update_waiting(struct sch_ev *ev, struct sch_job *j, const Mu__JobUp
 	} else {
 		swap_spec(st, j, merged);
 	}
-	waiting_reason(ev, j);
+	if (u->spec->name) {
+		sch__name_index(st, j, false);
+		sch__name_index(st, j, true);
+	}
+	if (u->spec->dependency)
+		sch__depend_new(ev, j, merged, NULL, 0);
+	sch__waiting_reason(ev, j);
 	sch__queue_in(st, j);
 	sch__due_set(st, j);
 	set_priority(ev, j, priority, ev->author->operator_ && ev->author->uid != j->who->uid);
@@ -454,6 +474,10 @@ int sch__evolve_job_update(struct sch_ev *ev)
 		return 0;
 	}
 	swap_spec(ev->st, j, merged);
+	if (u->spec->name) {
+		sch__name_index(ev->st, j, false);
+		sch__name_index(ev->st, j, true);
+	}
 	if (u->spec->has_time_limit_sec)
 		set_limit(ev, j, u->spec->time_limit_sec);
 	return 0;

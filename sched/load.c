@@ -219,6 +219,9 @@ static int derive_job(struct sch_state *st, struct sch_job *j, struct mu_err *er
 	}
 	if (j->eligible_usec < 0 || j->end_usec < 0 || j->deadline_usec < 0 || j->start_usec < 0)
 		return mu_fail(err, MU_ECORRUPT, "job row %u has a moment before the calendar", j->id);
+	if (!mu_job_state_ended(j->state))
+		sch__name_index(st, j, true);
+	sch__depend_index(st, j, j->state == JOB_PENDING);
 	sch__queue_in(st, j);
 	sch__due_set(st, j);
 	sch__tomb_in(st, j);

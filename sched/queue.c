@@ -91,6 +91,15 @@ void sch__queue_in(struct sch_state *st, struct sch_job *j)
 		sch__plan_clear(st, j);
 		return;
 	}
+	if (j->reason == REASON_Dependency || j->reason == REASON_DependencyNeverSatisfied) {
+		uint8_t key[12];
+		sch__plan_clear(st, j);
+		if (j->depend_due_usec > 0 && j->reason == REASON_Dependency) {
+			sch__pair_key(key, j->depend_due_usec, j->id);
+			mu_map_put(&st->begins, key, sizeof(key), j);
+		}
+		return;
+	}
 	if (j->reason == REASON_BeginTime) {
 		uint8_t key[12];
 		sch__plan_clear(st, j);
@@ -106,6 +115,10 @@ void sch__queue_out(struct sch_state *st, struct sch_job *j)
 	uint8_t key[12];
 	if (j->state == JOB_PENDING && j->reason == REASON_BeginTime) {
 		sch__pair_key(key, j->eligible_usec, j->id);
+		mu_map_del(&st->begins, key, sizeof(key));
+	}
+	if (j->state == JOB_PENDING && j->reason == REASON_Dependency && j->depend_due_usec > 0) {
+		sch__pair_key(key, j->depend_due_usec, j->id);
 		mu_map_del(&st->begins, key, sizeof(key));
 	}
 	if (!j->queued)

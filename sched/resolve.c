@@ -16,7 +16,6 @@ static int unsupported(const Mu__JobSpec *s, struct mu_err *err)
 		int code;
 		const char *option;
 	} v[] = {
-	    {s->dependency && *s->dependency, MU_EDEPENDENCY, "--dependency"},
 	    {s->array && *s->array, MU_EARRAY, "--array"},
 	    {s->licenses && *s->licenses, MU_ELICENSE, "--licenses"},
 	    {s->reservation && *s->reservation, MU_ERESERVATION, "--reservation"},

@@ -105,6 +105,8 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	SCH_SET(row, end_usec, j->end_usec);
 	SCH_SET(row, last_sched_usec, j->last_sched_usec);
 	SCH_SET(row, plan_start_usec, j->plan_start_usec);
+	row->depend_state = j->depend;
+	SCH_SET(row, depend_due_usec, j->depend_due_usec);
 	SCH_SET(row, start_late_usec, j->start_late_usec);
 	row->plan_nodes = (char *)sch__text(j->plan_nodes);
 	row->plan_tasks = j->plan_tasks;
@@ -219,6 +221,7 @@ void sch__job_free(struct sch_state *st, struct sch_job *j)
 	sch__str_drop(st, &j->reason_detail);
 	sch__str_drop(st, &j->part_qos);
 	sch__plan_clear(st, j);
+	sch__depend_clear(st, j);
 	mu_pool_put(&st->job_pool, j);
 }
 
@@ -290,6 +293,7 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->end_usec = row->end_usec;
 	j->last_sched_usec = row->last_sched_usec;
 	j->start_late_usec = row->start_late_usec;
+	sch__depend_load(st, j, row->depend_state, row->depend_due_usec);
 	sch__plan_set(st, j, row->plan_start_usec, row->plan_nodes, row->plan_tasks, row->n_plan_tasks);
 	j->cancelled_by = row->cancelled_by;
 	j->has_canceller = row->has_canceller;

@@ -12,6 +12,7 @@
 #include "proto/base/bits.h"
 #include "proto/base/map.h"
 #include "proto/base/pool.h"
+#include "proto/depend.h"
 #include "proto/pb.h"
 #include "proto/states.h"
 #include "proto/version.h"
@@ -114,6 +115,11 @@ struct sch_job {
 	struct sch_person *who;
 	struct sch_shape *shape;
 	struct sch_str *partition, *account, *qos, *reason_detail, *plan_nodes;
+	char *depend; /* a letter per item of the dependency: depend.c */
+	uint32_t depend_count;
+	bool depend_any; /* one of them is enough */
+	int64_t depend_due_usec;
+	uint64_t name_key;    /* of its name: first bytes of the hash */
 	uint32_t *plan_tasks; /* by node of plan_nodes; one element: the same on each */
 	uint32_t plan_task_count;
 	uint32_t priority, attempt, restarts, cancelled_by;
@@ -242,13 +248,15 @@ struct sch_state {
 	struct mu_map jobs;  /* by id */
 	struct mu_map steps; /* be32 job, attempt, step */
 	struct mu_map answers;
-	struct mu_map begins;  /* be64 eligible, be32 id: jobs that wait for their begin time */
-	struct mu_map due;     /* be64 moment, be32 id: limit backstops, deadlines */
-	struct mu_map running; /* be64 expected end, be32 id */
-	struct mu_map plans;   /* by id: waiting jobs with a planned start */
-	struct mu_map tombs;   /* be64 end, be32 id: ended jobs that may be purged */
-	struct mu_map silent;  /* be64 last heard, be32 order: nodes missed by the last summary */
-	uint32_t heard_count;  /* nodes named by the last summary, whose silence counts */
+	struct mu_map begins;	/* be64 eligible, be32 id: jobs that wait for their begin time */
+	struct mu_map due;	/* be64 moment, be32 id: limit backstops, deadlines */
+	struct mu_map running;	/* be64 expected end, be32 id */
+	struct mu_map children; /* be32 parent, be32 child: open dependencies */
+	struct mu_map named;	/* be32 uid, 8 bytes of the name's hash, be32 id: jobs that have not ended */
+	struct mu_map plans;	/* by id: waiting jobs with a planned start */
+	struct mu_map tombs;	/* be64 end, be32 id: ended jobs that may be purged */
+	struct mu_map silent;	/* be64 last heard, be32 order: nodes missed by the last summary */
+	uint32_t heard_count;	/* nodes named by the last summary, whose silence counts */
 	uint32_t pending, live_running, completing;
 
 	struct sch_accounts accounts;
@@ -277,7 +285,10 @@ struct sch_ev {
 	const Mu__Author *author; /* never NULL */
 	struct mu_arena *arena;
 	struct mu_err err;
-	uint32_t job; /* for the verdict */
+	uint32_t job;		 /* for the verdict */
+	struct sch_job **parent; /* whose children are still to be looked at */
+	uint32_t parent_count, parent_cap;
+	bool parents_busy;
 };
 
 /* The reason of a node that was given up for its silence. */
@@ -598,6 +609,26 @@ void sch__plan_clear(struct sch_state *st, struct sch_job *j);
 uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,
 			 struct sch_pick *pick);
 int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p);
+
+/* depend.c */
+enum sch_depend { SCH_DEPEND_MET, SCH_DEPEND_OPEN, SCH_DEPEND_NEVER };
+enum sch_depend sch__depend(const struct sch_job *j);
+/* Every job named is in State or among RESOLVED, has an id below BELOW, and the kinds are known: 0 or
+ * MU_EDEPENDENCY. */
+int sch__depends_check(const struct sch_state *st, const Mu__JobSpec *spec, uint32_t below,
+		       Mu__ResolvedParent *const *resolved, size_t count, struct mu_arena *arena,
+		       struct mu_err *err);
+void sch__depend_new(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *spec,
+		     Mu__ResolvedParent *const *resolved, size_t count);
+void sch__depend_load(struct sch_state *st, struct sch_job *j, const char *letters, int64_t due_usec);
+void sch__depend_clear(struct sch_state *st, struct sch_job *j);
+void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in);
+void sch__name_index(struct sch_state *st, struct sch_job *j, bool in);
+void sch__depend_again(struct sch_ev *ev, struct sch_job *j);  /* looks at its open items */
+void sch__depend_parent(struct sch_ev *ev, struct sch_job *p); /* P started or ended */
+void sch__depend_kill(struct sch_ev *ev, struct sch_job *j);   /* where it never can and asked for it */
+bool sch__depend_kills(const struct sch_state *st, const struct sch_job *j);
+void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j);
 
 /* evolve_job.c, evolve_attempt.c: shared between events */
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);

@@ -37,6 +37,7 @@ enum {
 	CTL_REQUEST_SEC = 12,                /* a request that found no leader for so long is answered */
 	CTL_VERDICT_RING = 64,               /* entries whose verdicts are kept for their proposers; > CTL_IN_FLIGHT */
 	CTL_DIGEST_EVERY = 1024,
+	CTL_RESOLVED_MAX = 100,              /* ended jobs of one dependency: so many reads of history, tens of microseconds each */
 	CTL_DECIDE_STEPS = 400000,           /* counted steps of one slice: some milliseconds */
 	CTL_READERS = 3,
 	CTL_READ_QUEUE = 4096,
@@ -244,6 +245,9 @@ void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to 
 /* ---- propose.c ---- */
 /* Adds one event (and BLOBS before it) to the entry being gathered. REQ may be NULL. */
 void ctl_propose_event(struct ctl *c, const Mu__Event *event, struct ctl_req *req);
+/* Fills SUBMITTED->resolved, in ARENA, for its dependency: from State and from history. Core thread. 0 or
+ * MU_EDEPENDENCY. */
+int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena, struct mu_err *err);
 int ctl_propose_blob(struct ctl *c, struct mu_view blob);
 void ctl_propose_flush(struct ctl *c, bool force);
 struct ctl_verdicts *ctl_verdicts_at(struct ctl *c, uint64_t pos, bool make);

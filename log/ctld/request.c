@@ -314,7 +314,9 @@ static void lead_submit(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 	submitted.job_key.len = sizeof key;
 	event->kind_case = MU__EVENT__KIND_SUBMITTED;
 	event->submitted = &submitted;
-	code = sch_admit(c->st, event, &err);
+	code = ctl_resolve(c, &submitted, &req->arena, &err);
+	if (!code)
+		code = sch_admit(c->st, event, &err);
 	if (code) {
 		refuse(c, req, code, &err);
 		return;

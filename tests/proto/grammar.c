@@ -127,6 +127,27 @@ Test(grammar, job_names)
 	}
 }
 
+Test(grammar, dependencies_shown)
+{
+	static const struct {
+		const char *text, *state, *shown;
+	} row[] = {{"afterany:123", "u", "afterany:123(unfulfilled)"},
+		   {"afterok:1:2,after:3+5", "fux", "afterok:2(unfulfilled),after:3+5(failed)"},
+		   {"afterok:1?singleton", "xu", "afterok:1(failed)?singleton(unfulfilled)"},
+		   {"afterok:1", "f", ""},
+		   {"afterok:1", NULL, "afterok:1"},
+		   {"afterok:1", "uu", "afterok:1"}};
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct mu_arena arena = {0};
+		struct mu_buf out = {0};
+		mu_buf_str(&out, "");
+		mu_depends_show(row[i].text, row[i].state, &arena, &out);
+		cr_assert_str_eq((const char *)out.data, row[i].shown);
+		mu_buf_free(&out);
+		mu_arena_free(&arena);
+	}
+}
+
 Test(grammar, dependencies)
 {
 	static const struct {

@@ -189,6 +189,22 @@ static Mu__JobSpec *random_spec(struct world *w)
 		SET(s, begin_usec, w->h.now_usec + (int64_t)below(w, 300) * 1000000 - 100000000);
 	if (chance(w, 8))
 		SET(s, deadline_usec, w->h.now_usec + (int64_t)below(w, 3000) * 1000000);
+	if (chance(w, 15)) {
+		static const char *const kinds[] = {"after", "afterany", "afterok", "afternotok"};
+		const char *between = chance(w, 50) ? "," : "?";
+		s->dependency = chance(w, 20)
+				    ? mu_arena_strdup(&w->arena, "singleton")
+				    : mu_arena_printf(&w->arena, "%s:%u", kinds[below(w, 4)], job_id(w));
+		if (chance(w, 40))
+			s->dependency = mu_arena_printf(&w->arena, "%s%s%s:%u", s->dependency, between,
+							kinds[below(w, 4)], job_id(w));
+		else if (chance(w, 20))
+			s->dependency = mu_arena_printf(&w->arena, "after:%u+%u", job_id(w), below(w, 5));
+		if (chance(w, 50))
+			SET(s, kill_on_invalid_dep, chance(w, 50));
+	}
+	if (chance(w, 30))
+		s->name = mu_arena_printf(&w->arena, "name%u", below(w, 2));
 	SET(s, batch, chance(w, 90));
 	if (chance(w, 20))
 		SET(s, requeue, chance(w, 50));
