@@ -19,6 +19,7 @@
 #include "exec/spool.h"
 #include "log/diag.h"
 #include "proto/base/bits.h"
+#include "proto/layout/bind.h"
 #include "proto/pb.h"
 #include "proto/states.h"
 
@@ -231,6 +232,48 @@ static void put_part(Mu__StepOrder *o, const Mu__StepPart *part)
 	o->n_gres = part->n_gres;
 }
 
+/* --cpu-bind: which of the step's CPUs each task here may use. Without it the group's limit is all there is.
+ */
+static int put_binding(const struct agent *a, Mu__StepOrder *o, const struct agent_placing *p,
+		       struct mu_err *err)
+{
+	const Mu__StepAsk *ask = p->ask;
+	struct mu_bind bind = {0};
+	struct mu_distribution how = {0};
+	struct mu_bits allowed = {0}, *mask;
+	const struct mu_cpu_shape shape = {a->inventory.sockets, a->inventory.cores_per_socket,
+					   a->inventory.threads_per_core};
+	char text[8192];
+	if (!ask->cpu_bind || !ask->cpu_bind[0])
+		return 0;
+	int code = mu_bind_parse(ask->cpu_bind, p->arena, &bind, err);
+	if (code == 0 && ask->distribution && ask->distribution[0])
+		code = mu_distribution_parse(ask->distribution, &how, err);
+	o->has_bind_verbose = 1;
+	o->bind_verbose = bind.verbose;
+	mask = mu_arena_alloc(p->arena, (o->n_task + 1) * sizeof *mask);
+	mu_bits_parse(&allowed, o->cpu_list, EXE_CPUS_MAX);
+	if (code == 0 && bind.kind != MU_BIND_NONE && (bind.kind != MU_BIND_DEFAULT || bind.verbose))
+		code = mu_bind_masks(&shape, &allowed, (uint32_t)o->n_task,
+				     ask->has_cpus_per_task ? ask->cpus_per_task : 1, &bind, how.sockets,
+				     mask, err);
+	else
+		bind.kind = MU_BIND_NONE;
+	if (code == 0 && bind.kind != MU_BIND_NONE)
+		o->task_cpus = mu_arena_alloc(p->arena, o->n_task * sizeof *o->task_cpus);
+	for (size_t i = 0; o->task_cpus && code == 0 && i < o->n_task; i++) {
+		MU_CLEANUP(mu_buf_free) struct mu_buf host = {0};
+		mu_bits_print(&mask[i], text, sizeof text);
+		code = exe_inventory_cpus(&a->inventory, text, &host, err);
+		o->task_cpus[o->n_task_cpus++] = mu_arena_strdup(p->arena, host.len ? (char *)host.data : "");
+	}
+	for (size_t i = 0; i < o->n_task; i++)
+		mu_bits_free(&mask[i]);
+	mu_bits_free(&allowed);
+	mu_bind_free(&bind);
+	return code;
+}
+
 static struct agent_step *step_of(struct agent_attempt *t, uint32_t step, bool lead)
 {
 	for (struct agent_step *s = t->step; s; s = s->next)
@@ -287,6 +330,10 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 	if (code == 0 && is_part && step_of(t, p->whole->step, false))
 		code = mu_fail(&err, MU_EINVAL, "step %u.%u was started here before", t->order->job,
 			       p->whole->step);
+	Mu__StepOrder binding = MU__STEP_ORDER__INIT;
+	put_part(&binding, part);
+	if (code == 0)
+		code = put_binding(a, &binding, p, &err);
 	if (code) {
 		refuse(c->fd, code, false, err.text);
 		mu_arena_free(&arena);
@@ -295,6 +342,10 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 	uint32_t step = is_part ? p->whole->step : take_number(t);
 	Mu__StepOrder *o = order_for(a, t, p, step);
 	put_part(o, part);
+	o->task_cpus = binding.task_cpus;
+	o->n_task_cpus = binding.n_task_cpus;
+	o->has_bind_verbose = binding.has_bind_verbose;
+	o->bind_verbose = binding.bind_verbose;
 	put_program(a, o, p);
 	agent_order_limits(o, &limits, &arena);
 	o->has_leftover = o->has_is_part = 1;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <libgen.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,8 +323,36 @@ static int exec_along_path(struct child_plan *p)
 	return worst;
 }
 
-static void child_run(const struct shep_step *s, struct child_plan *p, const struct task_files *f,
-		      int launch_fd)
+/* "0-3,8" of host CPUs, as the agent wrote it. */
+static void child_bind(const struct shep_step *s, size_t index)
+{
+	const Mu__StepOrder *o = s->order;
+	cpu_set_t set;
+	unsigned long long low = 0;
+	if (index >= o->n_task_cpus || !o->task_cpus[index][0])
+		return;
+	CPU_ZERO(&set);
+	for (const char *p = o->task_cpus[index]; *p;) {
+		char *end;
+		unsigned long first = strtoul(p, &end, 10), last = first;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (; first <= last && first < CPU_SETSIZE; first++) {
+			CPU_SET(first, &set);
+			low |= first < 64 ? 1ULL << first : 0;
+		}
+		p = *end == ',' ? end + 1 : end;
+		if (*end && *end != ',')
+			break;
+	}
+	bool done = sched_setaffinity(0, sizeof set, &set) == 0;
+	if (o->bind_verbose || !done)
+		dprintf(2, "cpu-bind=MASK - %s, task %2u %2zu [%d]: mask 0x%llx %s\n", o->node,
+			s->task[index].number, index, getpid(), low, done ? "set" : "set FAILED");
+}
+
+static void child_run(const struct shep_step *s, size_t index, struct child_plan *p,
+		      const struct task_files *f, int launch_fd)
 {
 	const Mu__StepOrder *o = s->order;
 	sigset_t none;
@@ -351,6 +380,7 @@ static void child_run(const struct shep_step *s, struct child_plan *p, const str
 		if (chdir("/tmp"))
 			child_say("chdir(): ", "/tmp", strerror(errno));
 	}
+	child_bind(s, index);
 	int error = exec_along_path(p);
 	child_say("execve(): ", p->argv[0], strerror(error));
 	_exit(error == ENOENT || error == EACCES ? error : 126);
@@ -399,7 +429,7 @@ static int start_task(struct shep_step *s, size_t index, struct child_plan *p, s
 		if (enter_errno)
 			child_fail(launch[1], STAGE_GROUP);
 		task_env(s, t, index, p->env, env_used);
-		child_run(s, p, &f, launch[1]);
+		child_run(s, index, p, &f, launch[1]);
 	}
 	int error = errno;
 	close(launch[1]);

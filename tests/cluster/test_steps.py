@@ -151,6 +151,11 @@ def test_nodes(t):
     rows = c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,State,NodeList,NTasks").ok()
     wait_until("the steps in sacct", 30, lambda: "%d.0|COMPLETED|n[1-2]|3" % job in c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,State,NodeList,NTasks").ok().out)
     check(rows.code == 0, "sacct: %r", rows.err)
+    one = c.run("srun", "-N1", "-n1", "--cpu-bind=verbose,map_cpu:0", "grep", "Cpus_allowed_list", "/proc/self/status", env=inside, user=USER).ok()
+    check(re.fullmatch(r"Cpus_allowed_list:\t[0-9]+\n", one.out), "map_cpu:0 gave %r", one.out)
+    check(re.match(r"cpu-bind=MASK - n1, task  0  0 \[[0-9]+\]: mask 0x[0-9a-f]+ set\n", one.err), "verbose said %r", one.err)
+    for bad in ("--cpu-bind=sideways", "--cpu-bind=map_cpu:99", "--distribution=sideways"):
+        c.run("srun", "-n1", bad, "true", env=inside, user=USER).refused("srun: error: ")
     running = subprocess.Popen(["srun", "-N2", "sleep", "300"], env=dict(local.environment(c.c), **inside), cwd=c.home, stderr=subprocess.PIPE, text=True)
     wait_until("sleeps on both nodes", 30, lambda: len(glob.glob("/sys/fs/cgroup/*/muster_%s/n[12]/job_%d_1/step_*" % (c.c["name"], job))) > 1)
     c.run("scancel", job, user=USER).ok()
