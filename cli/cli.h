@@ -48,7 +48,7 @@ struct cli {
 	struct cli_conf conf;
 	struct wire_client *local, *remote;
 	bool all_local, skip_local;
-	bool age_told;
+	bool age_told, room_made;
 	const char *at;	  /* "" or NULL: now; else "@POS" or "=USEC" */
 	int64_t now_usec; /* cluster time of the last answer, else the host's */
 };

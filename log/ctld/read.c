@@ -1,5 +1,5 @@
 /* ctld/read.c: queries: first the position they must see, then a reader thread answers from the view.
- * Owns: readers, the coalescing of position questions (one to the leader per 5 ms for all that wait). */
+ * Owns: readers, the coalescing of position questions (one under way for all that wait). */
 #include "log/ctld/ctld.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "proto/pieces.h"
 #include "query/rows.h"
 
-enum { READ_ASK_MSEC = 5, READ_NO_LEADER_MSEC = 1000, READ_WAIT_MSEC = 3000, LOG_PAGE_BYTES = 4 << 20 };
+enum { READ_NO_LEADER_MSEC = 1000, READ_WAIT_MSEC = 3000, LOG_PAGE_BYTES = 4 << 20 };
 
 struct task {
 	struct task *next;
@@ -30,7 +30,6 @@ struct ctl_readers {
 	/* core thread only */
 	struct ctl_req *wanting;  /* arrived since the last question went out */
 	struct ctl_req *asking;   /* the question in flight covers these */
-	int64_t asked_msec;
 	bool in_flight;
 };
 
@@ -304,6 +303,8 @@ static void release(struct ctl *c, struct ctl_req *list, uint64_t pos, int64_t a
 	}
 }
 
+static void ask_position(struct ctl *c);
+
 static void on_pos(void *arg, int code, struct mu_view bytes)
 {
 	struct ctl *c = arg;
@@ -317,6 +318,7 @@ static void on_pos(void *arg, int code, struct mu_view bytes)
 	rs->in_flight = false;
 	if (!code && bytes.len == 8) {
 		release(c, list, mu_get_be64(bytes.data), 0);
+		ask_position(c); /* for those that came meanwhile */
 		return;
 	}
 	while (list) { /* asked again by housekeeping, or answered with its age */
@@ -328,10 +330,10 @@ static void on_pos(void *arg, int code, struct mu_view bytes)
 	}
 }
 
+/* One question is under way at a time, for all that came before it was put. */
 static void ask_position(struct ctl *c)
 {
 	struct ctl_readers *rs = c->readers;
-	int64_t now = ctl_mono_msec();
 
 	if (!rs->wanting || rs->in_flight)
 		return;
@@ -340,8 +342,7 @@ static void ask_position(struct ctl *c)
 
 		rs->wanting = NULL;
 		release(c, list, sch_pos(c->st), 0);
-	} else if (c->role != LOG_LEADER && c->leader && now - rs->asked_msec >= READ_ASK_MSEC) {
-		rs->asked_msec = now;
+	} else if (c->role != LOG_LEADER && c->leader) {
 		rs->asking = rs->wanting;
 		rs->wanting = NULL;
 		rs->in_flight = true;
