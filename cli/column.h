@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "proto/account.pb-c.h"
 #include "proto/rows.pb-c.h"
 
 /* Nodes of one partition that a line of sinfo shows together. */
@@ -26,6 +27,10 @@ struct cli_cell {
 	int64_t from_usec, to_usec; /* sacct -T: times are cut to it; 0: no limit */
 	unsigned flags;
 	char unit; /* sacct --units: 0, or one of K M G T P */
+	/* sacctmgr, sshare, sprio */
+	const struct cli_mgr_cell *mgr;
+	const Mu__ShareRow *share;
+	const Mu__PriorityRow *prio;
 	struct mu_arena *arena;
 };
 

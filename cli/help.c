@@ -17,6 +17,9 @@ static const struct {
     {MU_SCONTROL, "[OPTIONS...] [COMMAND...]", "show and change jobs, nodes, partitions and configuration"},
     {MU_SACCT, "[OPTIONS...]", "list jobs and steps, finished ones too"},
     {MU_SDIAG, "[OPTIONS...]", "show what the controllers count"},
+    {MU_SACCTMGR, "[OPTIONS...] [COMMAND...]", "show and change accounts, users, associations and QOS"},
+    {MU_SSHARE, "[OPTIONS...]", "show shares and usage of accounts and users"},
+    {MU_SPRIO, "[OPTIONS...]", "show what the priorities of waiting jobs are made of"},
     {MU_MUSTER, "[OPTIONS...] COMMAND [ARGS...]", "everything that is not one of Slurm's commands"},
 };
 

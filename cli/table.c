@@ -305,7 +305,7 @@ void cli_acct_heading(const struct cli_format *f, const struct cli_acct_style *s
 {
 	for (size_t i = 0; i < f->count; i++) {
 		const struct cli_item *it = &f->item[i];
-		const char *name = it->column->name;
+		const char *name = it->column->heading;
 
 		if (style->delimiter) {
 			mu_buf_str(out, name);

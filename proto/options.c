@@ -23,7 +23,7 @@ static const struct command {
     {MU_SCONTROL, "scontrol", "SCONTROL_"},
     {MU_SACCT, "sacct", "SACCT_"},
     {MU_MUSTER, "muster", ""},
-    {MU_SDIAG, "sdiag", ""},
+    {MU_SDIAG, "sdiag", ""},	    {MU_SACCTMGR, "sacctmgr", ""}, {MU_SSHARE, "sshare", ""}, {MU_SPRIO, "sprio", "SPRIO_"},
 };
 
 unsigned mu_command_parse(const char *word)

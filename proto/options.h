@@ -21,9 +21,12 @@ enum mu_command {
 	MU_SACCT = 1 << 7,
 	MU_MUSTER = 1 << 8,
 	MU_SDIAG = 1 << 9,
+	MU_SACCTMGR = 1 << 10,
+	MU_SSHARE = 1 << 11,
+	MU_SPRIO = 1 << 12,
 	MU_SUBMITTERS = MU_SBATCH | MU_SRUN | MU_SALLOC,
 	MU_LISTERS = MU_SQUEUE | MU_SINFO | MU_SACCT,
-	MU_EVERY = 0x3ff
+	MU_EVERY = 0x1fff
 };
 
 enum mu_option_arg {
