@@ -2,7 +2,8 @@
  * rows alone, by a tree that this program made itself; harness.c checks the rest, a State loaded from rows
  * included.
  *
- * Usage: limits [FIRST_SEED [SEEDS]]; MUSTER_TEST_SIZE=fast|ci|full sets the number of seeds. */
+ * Usage: limits [FIRST_SEED [SEEDS [STEPS_OF_A_SLICE]]]; MUSTER_TEST_SIZE=fast|ci|full sets the number of
+ * seeds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,6 +162,8 @@ static void check(struct world *w)
 	memset(w->jobs, 0, sizeof(w->jobs));
 	memset(w->of_user, 0, sizeof(w->of_user));
 	sch_rows(w->h.st, SCH_ROW_JOB, add_job, w);
+	if (sch_cluster(w->h.st)->starts_void) /* Nothing comes between a decision and its fold here. */
+		h_fail(&w->h, "a pass started what its own starts forbid");
 	for (int a = 0; a < ACCOUNTS; a++)
 		if ((w->cpu_cap[a] >= 0 && w->cpus[a] > w->cpu_cap[a]) ||
 		    (w->job_cap[a] >= 0 && w->jobs[a] > w->job_cap[a]))
@@ -206,12 +209,12 @@ static void end(struct world *w)
 	}
 }
 
-static bool one(uint64_t seed)
+static bool one(uint64_t seed, uint32_t budget)
 {
 	struct world w = {0};
 	h_open(&w.h, true);
 	w.h.every = 8;
-	w.h.budget = 3;
+	w.h.budget = budget;
 	mu_seed_init(&w.seed, seed);
 	found(&w);
 	accounts(&w);
@@ -242,6 +245,6 @@ int main(int argc, char **argv)
 							     : 60;
 	bool ok = true;
 	for (uint64_t s = first; s < first + seeds && ok; s++)
-		ok = one(s);
+		ok = one(s, argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 3);
 	return ok ? 0 : 1;
 }
