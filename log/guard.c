@@ -290,8 +290,9 @@ static void hold(struct log_guard *g, struct raft_message *m, bool for_app)
 	/* Kept, not dropped: the leader would repeat it only after its installation time-out. */
 	if (g->has_waiting)
 		drop_message(&g->waiting);
+	char *address = must(strdup(m->server_address)); /* may be the one that is let go of here */
 	free(g->waiting_address);
-	g->waiting_address = must(strdup(m->server_address));
+	g->waiting_address = address;
 	g->waiting = *m;
 	g->waiting.server_address = g->waiting_address;
 	g->has_waiting = true;

@@ -57,8 +57,8 @@ def test_bad_lines(t):
         done = c.run(*words, timeout=20)
         if done.code in (0, None) or done.code < 0 or not (done.err + done.out).strip():
             problems.append("%s: exit code %s, %r" % (words, done.code, done.err[:200]))
-    equal(c.states(), {}, "jobs made by wrong requests")
     check(not problems, "%d of %d:\n    %s", len(problems), len(lines), "\n    ".join(problems))
+    equal(c.states(), {}, "jobs made by wrong requests")
     job = c.sbatch("-o", "/dev/null", "--wrap", "true")
     equal(c.wait_ended(job)[job][:2], ("COMPLETED", "0:0"), "a right request afterwards")
 
