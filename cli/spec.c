@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "proto/hostlist.h"
+#include "proto/layout/layout.h"
 
 enum {
 	NICE_MOST = 2147483645,
@@ -540,14 +541,57 @@ static int together(const struct cli_args *args, struct mu_arena *arena, Mu__Job
 	return rc ? rc : per_gpu(args, spec, err);
 }
 
+/* A hint has no effect, but a value that means nothing is refused all the same. */
+static int check_hint(const struct cli_given *g, struct mu_err *err)
+{
+	struct mu_distribution distribution;
+	int64_t number;
+	char count[24];
+
+	switch (g->option->id) {
+	case OPT_core_spec:
+		return mu_number_parse("--core-spec", g->value, 0, UINT16_MAX, &number, err);
+	case OPT_thread_spec:
+		return mu_number_parse("--thread-spec", g->value, 0, UINT16_MAX, &number, err);
+	case OPT_wait_all_nodes:
+		return mu_number_parse("--wait-all-nodes", g->value, 0, 1, &number, err);
+	case OPT_distribution:
+		return mu_distribution_parse(g->value, &distribution, err);
+	case OPT_switches:
+		snprintf(count, sizeof count, "%.*s", (int)strcspn(g->value, "@"), g->value);
+		return mu_number_parse("--switches", count, 1, UINT32_MAX, &number, err);
+	case OPT_hint:
+		return set_hint_kind(g, err);
+	default:
+		return 0;
+	}
+}
+
+enum { CLI_PATH_MAX = 4095 }; /* what the kernel takes as one path */
+
+/* What no path or name list may be, whatever the option. */
+static int check_text(const struct cli_given *g, struct mu_err *err)
+{
+	if (g->option->kind == MU_KIND_PATH && g->value && strlen(g->value) > CLI_PATH_MAX)
+		return mu_fail(err, MU_EPATH, "--%s: %s (%zu bytes, at most %d)", g->option->name,
+			       mu_strerror(MU_EPATH), strlen(g->value), CLI_PATH_MAX);
+	if (g->option->kind == MU_KIND_WORDS && g->value && !*g->value)
+		return mu_fail(err, MU_EINVAL, "--%s has an empty value; leave it out or name something",
+			       g->option->name);
+	return 0;
+}
+
 int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
 {
 	for (size_t i = 0; i < args->count; i++) {
 		const struct cli_given *g = &args->given[i];
-		int rc = 0;
+		int rc = check_text(g, err);
 
+		if (rc)
+			return rc;
 		if (g->option->kind == MU_KIND_HINT) {
-			if (g->option->id == OPT_hint && (rc = set_hint_kind(g, err)))
+			rc = check_hint(g, err);
+			if (rc)
 				return rc;
 			add_hint(g->option, g->value, arena, spec);
 		} else if (g->option->kind == MU_KIND_OWN) {

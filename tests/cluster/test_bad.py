@@ -18,9 +18,9 @@ LINES = [
     ["--begin", "now+x"], ["--priority", "x"], ["--priority", "-1"], ["--priority", "99999999999999"], ["--export"], ["-J"], ["-D"], ["-o"],
     ["-J", "x" * 1500], ["-o", "x" * 5000], ["-D", "x" * 5000], ["--exclusive=nosuch"], ["--open-mode", "sideways"], ["--nice=x"], ["--nice=99999999999"],
     ["-d", "nosuch:1"], ["-d", "afterok:x"], ["-d", "afterok:999999"], ["-a", "5-3"], ["-a", "0-4:0"], ["-a", "x"], ["-a", "0-99999999"], ["--signal", "NOSUCH@1"],
-    ["--signal", "R:"], ["--mail-type", "nosuch"], ["-n", "100000"], ["-N", "100"], ["--mem", "9000G"], ["-c", "4096"], ["--tmp", "x"], ["--mincpus", "x"],
-    ["--uid", "nosuchuser"], ["--deadline", "never"], ["--time-min", "x"], ["-k5"], ["--ntasks-per-node", "0"], ["--ntasks-per-node", "x"], ["--gpus", "x"],
-    ["-q", "nosuch"], ["--distribution", "nosuch"], ["--hint", "nosuch"], ["-M", "othercluster"], ["--reservation", "nosuch"], ["--wait-all-nodes", "7"],
+    ["--signal", "R:"], ["--mail-type", "nosuch"], ["-n", "100000"], ["--mem", "9000G"], ["-c", "4096"], ["--tmp", "x"], ["--mincpus", "x"],
+    ["--uid", "nosuchuser"], ["--deadline", "never"], ["--time-min", "x"], ["--ntasks-per-node", "0"], ["--ntasks-per-node", "x"], ["--gpus", "x"],
+    ["--distribution", "nosuch"], ["--hint", "nosuch"], ["-M", "othercluster"], ["--reservation", "nosuch"], ["--wait-all-nodes", "7"],
     ["--switches", "x"], ["--licenses", "nosuch:1"], ["-L", "a:"], ["--cores-per-socket", "x"], ["--requeue=x"], ["-Hx"], ["--parsable=yes"],
     ["--comment"], ["-S", "x"], ["--thread-spec", "x"], ["--kill-on-invalid-dep", "maybe"],
 ]
