@@ -394,7 +394,7 @@ int muster_config(struct cli *c, size_t count, char **words)
 int muster_history(struct cli *c, const char *verb, size_t count, char **words)
 {
 	char **argv = mu_arena_alloc(&c->arena, (count + 3) * sizeof *argv), self[4096];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 32);
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 64);
 	size_t k = 0;
 	char *slash;
 
@@ -403,12 +403,14 @@ int muster_history(struct cli *c, const char *verb, size_t count, char **words)
 	for (size_t i = 0; i < count; i++)
 		argv[k++] = words[i];
 	fflush(stdout);
-	/* The one installed beside this program, else the one on the path. */
+	/* The one beside this program or where it is installed, else the one on the path. */
 	if (n > 0) {
 		self[n] = 0;
 		slash = strrchr(self, '/');
 		if (slash) {
 			snprintf(slash + 1, 20, "muster-history");
+			execv(self, argv);
+			snprintf(slash + 1, 48, "../libexec/muster/muster-history");
 			execv(self, argv);
 		}
 	}
