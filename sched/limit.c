@@ -371,6 +371,8 @@ void sch__count_running(struct sch_state *st, struct sch_job *j, int sign)
 		tally_add(st, t, &d, j->usage_factor_milli, end_sec(j->start_usec, j->time_limit_sec), sign);
 		tally_drop(st, &v[i]);
 	}
+	if (sign < 0 && !st->loading && st->accounts.policy.limits)
+		sch__wake(st); /* Limits let go at the end, before any node does. */
 }
 
 int64_t sch__tally_ahead(const struct sch_tally *t, uint32_t tres, int64_t now_usec)
