@@ -27,16 +27,27 @@ def say(text):
     print(text, flush=True)
 
 
+LAST_LINES = 40
+
+
 class Count:
-    """What passed and what failed, with the names of the failures for the end."""
+    """What passed and what failed, with the names and last words of the failures for the end."""
 
     def __init__(self):
         self.passed = 0
         self.skipped = 0
         self.failures = []
+        self.words = {}
+
+    def fail(self, name, lines=()):
+        """Notes a failure; of LINES, what it printed, the last are repeated at the end, where a cut output still has them."""
+        self.failures.append(name)
+        self.words[name] = [line.rstrip()[:400] for line in lines if line.strip()][-LAST_LINES:]
 
     def finish(self):
         for name in self.failures:
+            for line in self.words.get(name, ()):
+                say("  | " + line)
             say("FAILED " + name)
         if self.skipped:
             say("%d skipped" % self.skipped)
@@ -70,7 +81,8 @@ def read_junit(path, count):
         for case in suite.iter("testcase"):
             name = "%s/%s" % (suite.get("name"), case.get("name"))
             if case.find("failure") is not None or case.find("error") is not None:
-                count.failures.append(name)
+                said = [e.text or "" for where in (suite, case) for tag in ("failure", "system-out", "system-err") for e in where.findall(tag)]
+                count.fail(name, "\n".join(said).splitlines())
             elif case.find("skipped") is not None:
                 count.skipped += 1
             else:
@@ -98,15 +110,14 @@ def meson_tests(directory, label, only, suites, environment, count):
     if not os.path.exists(junit):
         if "No tests defined" in ran.stdout or "No suitable tests" in ran.stdout:
             return
-        say(ran.stdout[-4000:])
-        count.failures.append(label)
+        count.fail(label, ran.stdout.splitlines())
         return
     before = (count.passed, len(count.failures))
     read_junit(junit, count)
     if len(count.failures) > before[1] or ran.returncode:
         say(ran.stdout[-12000:])
     if ran.returncode and len(count.failures) == before[1]:
-        count.failures.append(label + " (meson test ended with %d)" % ran.returncode)
+        count.fail(label + " (meson test ended with %d)" % ran.returncode)
     say("%s: %d passed, %d failed in %.0f s" % (label, count.passed - before[0], len(count.failures) - before[1],
                                                time.monotonic() - started))
 
@@ -123,8 +134,10 @@ def cluster_tests(arguments, environment, count):
         command += ["--keep"]
     ran = subprocess.Popen(command, cwd=TOP, env=environment, text=True, stdout=subprocess.PIPE)
     verdicts = 0
+    said = []
     for line in ran.stdout:
         say(line.rstrip("\n"))
+        said.append(line)
         word = line.split(" ", 2)
         if word[0] in ("PASS", "FAIL", "SKIP") and len(word) > 1:
             verdicts += 1
@@ -133,9 +146,10 @@ def cluster_tests(arguments, environment, count):
             elif word[0] == "SKIP":
                 count.skipped += 1
             else:
-                count.failures.append("cluster/" + word[1].strip())
+                count.fail("cluster/" + word[1].strip(), said)
+            said = []
     if ran.wait() and not any(name.startswith("cluster/") for name in count.failures):
-        count.failures.append("cluster (ended with %d after %d verdicts)" % (ran.returncode, verdicts))
+        count.fail("cluster (ended with %d after %d verdicts)" % (ran.returncode, verdicts), said)
 
 
 def parse():
@@ -165,7 +179,7 @@ def main():
     count = Count()
     for directory, options in {plain: [], sanitized: [] if arguments.build else SANITIZERS}.items():
         if not build(directory, options):
-            count.failures.append("build of " + os.path.relpath(directory, TOP))
+            count.fail("build of " + os.path.relpath(directory, TOP))
             return count.finish()
     environment = dict(os.environ, MUSTER_TEST_SIZE=arguments.size, MUSTER_TEST_SEED=str(arguments.seed),
                        MUSTER_BUILD=plain, MUSTER_BUILD_SAN=sanitized, PYTHONDONTWRITEBYTECODE="1",

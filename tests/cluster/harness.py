@@ -245,18 +245,21 @@ class Cluster:
         words = done.out.replace("=", " ").split()
         return int(words[words.index("pos") + 1]), words[words.index("digest") + 1]
 
-    def check_history(self):
-        """Digests agree and replaying the whole archive reaches them."""
-        if not self.up_controllers():
-            return
+    def check_history(self, *names):
+        """Digests agree and replaying the whole archive, of one controller or of each of NAMES, reaches them."""
+        for name in names or self.up_controllers()[:1]:
+            self.check_archive(name)
+
+    def check_archive(self, name):
+        # The last entries (released nodes, a tick) may come between the question and the replay.
         for _ in range(20):
             pos, digest, _ = self.check_equal()
-            replayed = self.replay()
+            replayed = self.replay(name)
             if replayed[0] == pos:
-                equal(replayed[1], digest, "digest of the replay at position %d" % pos)
+                equal(replayed[1], digest, "digest of the replay of %s's archive at position %d" % (name, pos))
                 return
             time.sleep(0.3)
-        raise Failed("the log does not come to rest: replay reached %d, controllers %d" % (replayed[0], pos))
+        raise Failed("the log does not come to rest: the replay of %s reached %d, controllers %d" % (name, replayed[0], pos))
 
     def wait_idle(self, seconds=60):
         wait_until("all nodes idle", seconds, lambda: local.idle_nodes(self.c) == set(self.c["nodes"]))
@@ -371,6 +374,7 @@ def run_one(function, seed, keep):
     os.environ["MUSTER_BUILD"] = os.environ["MUSTER_BUILD_SAN" if function.build == "san" else "MUSTER_BUILD"]
     test = Test(function, seed, keep)
     code = 0
+    cause = ""
     try:
         function(test)
         for cluster in test.clusters:
@@ -379,13 +383,15 @@ def run_one(function, seed, keep):
         test.say("%s", reason)
         code = 77
     except BaseException:  # the clusters must come down whatever happened, time-out included
-        traceback.print_exc(limit=6, file=sys.stdout)
+        cause = traceback.format_exc(limit=6)
         tails(test)
         code = 1
     signal.alarm(0)
     for sentence in test.finish():
         print("  %s: %s" % (test.name, sentence))
         code = 1 if code != 77 else code
+    # The cause comes last, so that whoever sees only the end of the output sees it.
+    sys.stdout.write(cause)
     if code == 0 or not keep:
         shutil.rmtree(test.dir, ignore_errors=True)
     else:

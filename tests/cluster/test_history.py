@@ -70,10 +70,7 @@ def test_controller_replaced(t):
     finally:
         load.stop()
     load.verify()
-    pos, digest, _ = c.check_equal()
-    for name in c.controllers():
-        replayed = c.replay(name)
-        equal(replayed, (pos, digest), "replay of the archive of %s" % name)
+    c.check_history(*c.controllers())
 
 
 @test(sizes="ci full", build="plain")
