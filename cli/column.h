@@ -51,6 +51,9 @@ void cli_gres_text(Mu__GresAsk *const *gres, size_t count, const char *prefix, s
 /* "gpu:a100:2(S:0-1)" of a node; "" when there is none. */
 void cli_node_gres(const Mu__NodeRow *n, struct mu_buf *out);
 void cli_node_gres_used(const Mu__NodeRow *n, struct mu_buf *out);
+/* "cpu=4,mem=2048M,billing=4,gres/gpu=2": what the node has, and what of it is given out (empty: nothing). */
+void cli_node_tres(const Mu__NodeRow *n, struct mu_buf *out);
+void cli_node_tres_used(const Mu__NodeRow *n, struct mu_buf *out);
 uint32_t cli_node_cpus(const Mu__NodeRow *n);
 uint64_t cli_node_memory(const Mu__NodeRow *n);
 uint32_t cli_node_sockets(const Mu__NodeRow *n);
@@ -61,7 +64,8 @@ uint32_t cli_node_state_rank(const Mu__NodeRow *n);
 uint32_t
 cli_node_shown_base(const Mu__NodeRow *n); /* enum mu_node_base with ALLOCATED and MIXED told apart */
 void cli_put_bytes(struct mu_buf *out, ProtobufCBinaryData bytes, const char *none);
-void cli_put_dependency(struct mu_buf *out, const Mu__JobRow *job); /* what of it is not fulfilled, or (null) */
+void cli_put_dependency(struct mu_buf *out,
+			const Mu__JobRow *job); /* what of it is not fulfilled, or (null) */
 /* A pattern such as "slurm-%j.out" with what is known of the job filled in, made absolute by the work
  * directory. */
 void cli_job_path(const Mu__JobRow *job, ProtobufCBinaryData pattern, const char *none, struct mu_buf *out);

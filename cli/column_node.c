@@ -99,6 +99,43 @@ void cli_node_gres_used(const Mu__NodeRow *n, struct mu_buf *out)
 	}
 }
 
+/* One "gres/NAME=COUNT" for each name, all its types together. */
+static void add_gres_tres(const Mu__NodeRow *n, bool used, struct mu_buf *out)
+{
+	for (size_t i = 0; i < n->n_gres; i++) {
+		const char *name = n->gres[i]->name ? n->gres[i]->name : "";
+		uint64_t count = 0;
+		bool before = false;
+
+		for (size_t k = 0; k < n->n_gres; k++) {
+			if (strcmp(n->gres[k]->name ? n->gres[k]->name : "", name) != 0)
+				continue;
+			before = before || k < i;
+			count += used ? n->gres[k]->used : n->gres[k]->count;
+		}
+		if (!before && count)
+			mu_buf_printf(out, ",gres/%s=%" PRIu64, name, count);
+	}
+}
+
+void cli_node_tres(const Mu__NodeRow *n, struct mu_buf *out)
+{
+	uint32_t cpus = cli_node_cpus(n);
+
+	mu_buf_printf(out, "cpu=%u,mem=%" PRIu64 "M,billing=%u", cpus, cli_node_memory(n), cpus);
+	add_gres_tres(n, false, out);
+}
+
+void cli_node_tres_used(const Mu__NodeRow *n, struct mu_buf *out)
+{
+	if (!n->alloc_cpus)
+		return;
+	mu_buf_printf(out, "cpu=%u", n->alloc_cpus);
+	if (n->alloc_mem_mib)
+		mu_buf_printf(out, ",mem=%" PRIu64 "M", n->alloc_mem_mib);
+	add_gres_tres(n, true, out);
+}
+
 #define GET(column) static void get_##column(const struct cli_cell *c, struct mu_buf *out)
 static const Mu__PartitionConf no_part = MU__PARTITION_CONF__INIT;
 

@@ -13,10 +13,17 @@
 
 int cli_model_check(const char *model, struct mu_err *err)
 {
-	if (!model || !*model || strcmp(model, "v0.0.40") == 0 || strcmp(model, "list") == 0 ||
-	    strncmp(model, "v0.0.40+", 8) == 0)
+	size_t skip = model && strncmp(model, "data_parser/", 12) == 0 ? 12 : 0;
+
+	if (!model || !*model || strcmp(model + skip, "v0.0.40") == 0 ||
+	    strncmp(model + skip, "v0.0.40+", 8) == 0)
 		return 0;
-	return mu_fail(err, MU_EINVAL, "Invalid --json specification: \"%s\" (the data model is v0.0.40)",
+	if (strcmp(model, "list") == 0) {
+		printf("Possible data_parser plugins:\ndata_parser/v0.0.40\n");
+		return 1;
+	}
+	return mu_fail(err, MU_EINVAL,
+		       "Invalid --json specification: \"%s\" (--json=list names what there is: v0.0.40)",
 		       model);
 }
 
@@ -313,11 +320,10 @@ void cli_model_node(struct cli_json *j, const struct cli *c, const Mu__NodeRow *
 	when(j, "slurmd_start_time", n->agent_start_usec);
 	when(j, "last_busy", n->last_busy_usec);
 	mu_buf_reset(&gres);
-	mu_buf_printf(&gres, "cpu=%u,mem=%" PRIu64 "M,billing=%u", cpus, cli_node_memory(n), cpus);
+	cli_node_tres(n, &gres);
 	with(j, "tres", &gres);
 	mu_buf_reset(&gres);
-	if (n->alloc_cpus)
-		mu_buf_printf(&gres, "cpu=%u,mem=%" PRIu64 "M", n->alloc_cpus, n->alloc_mem_mib);
+	cli_node_tres_used(n, &gres);
 	with(j, "tres_used", &gres);
 	json_object_end(j);
 }

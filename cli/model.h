@@ -11,7 +11,8 @@ struct cli_model {
 	struct mu_buf out;
 	struct cli_json json;
 };
-/* Only v0.0.40 is known (and "list", which prints it): MODEL NULL means that. 0 or MU_EINVAL. */
+/* Only v0.0.40 is known: MODEL NULL means that. 0, MU_EINVAL, or 1 for "list": what there is has been
+ * printed. */
 int cli_model_check(const char *model, struct mu_err *err);
 void cli_model_begin(struct cli *c, struct cli_model *m);
 int cli_model_end(struct cli_model *m);

@@ -445,6 +445,15 @@ static void list_commands(FILE *out)
 		     "  sbatch srun squeue sinfo scancel scontrol sacct sdiag ...: Slurm's commands\n");
 }
 
+static bool asks_help(size_t count, char **words)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0)
+			return true;
+	}
+	return false;
+}
+
 int cli_muster(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
@@ -455,9 +464,24 @@ int cli_muster(struct cli *c, int argc, char **argv)
 			list_commands(stdout);
 		return rc;
 	}
+	if (args.word_count == 1 && strcmp(args.words[0], "version") == 0) {
+		cli_version(stdout);
+		return 0;
+	}
+	if (args.word_count == 1 && strcmp(args.words[0], "help") == 0) {
+		cli_help(c, stdout);
+		list_commands(stdout);
+		return 0;
+	}
 	for (size_t i = 0; args.word_count && i < sizeof commands / sizeof *commands; i++) {
-		if (strcmp(commands[i].name, args.words[0]) == 0)
-			return commands[i].run(c, args.word_count - 1, args.words + 1);
+		if (strcmp(commands[i].name, args.words[0]) != 0)
+			continue;
+		if (asks_help(args.word_count - 1, args.words + 1)) {
+			printf("Usage: muster %s %s\n  %s\n", commands[i].name, commands[i].words,
+			       commands[i].what);
+			return 0;
+		}
+		return commands[i].run(c, args.word_count - 1, args.words + 1);
 	}
 	for (size_t i = 0; args.word_count && i < sizeof history / sizeof *history; i++) {
 		if (strcmp(history[i], args.words[0]) == 0)

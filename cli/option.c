@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "cli/cli.h"
+#include "cli/model.h"
 #include "proto/hostlist.h"
 #include "proto/pb.h"
 
@@ -427,7 +428,12 @@ int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cl
 		cli_version(stdout);
 		return 1;
 	}
-	return 0;
+	rc = cli_args_has(ret, OPT_json) ? cli_model_check(cli_args_value(ret, OPT_json), &err) : 0;
+	if (rc < 0) {
+		cli_error(c, "%s", err.text);
+		*ret_exit = 1;
+	}
+	return rc != 0;
 }
 
 int cli_check_clusters(struct cli *c, const struct cli_args *args, struct mu_err *err)

@@ -436,8 +436,6 @@ static int prepare(struct sacct *s, struct mu_err *err)
 		rc = read_ranges(s, err);
 	if (!rc)
 		rc = read_units(s, err);
-	if (!rc && cli_args_has(args, OPT_json))
-		rc = cli_model_check(cli_args_value(args, OPT_json), err);
 	if (!rc)
 		rc = read_people(s, err);
 	if (!rc)

@@ -386,6 +386,54 @@ static int control_all(struct scontrol *s, const char *verb, const char *arg)
 	return rc;
 }
 
+/* Leadership goes to the controller that is named, by its name or its place in the file, or else to the other
+ * one that is furthest. Nobody stops for it: the one that led follows. */
+static int takeover(struct scontrol *s, char **words, size_t count)
+{
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__MemberAsk ask = MU__MEMBER_ASK__INIT;
+	struct mu_err err = {0};
+	int64_t place;
+
+	if (count > 1) {
+		cli_error(s->cli, "too many arguments for keyword:takeover");
+		return 1;
+	}
+	if (cli_open(s->cli, &err)) {
+		fprintf(stderr, "slurm_takeover error: %s\n", err.text);
+		return 1;
+	}
+	ask.verb = (char *)"transfer";
+	if (count &&
+	    mu_number_parse("takeover", words[0], 0, s->cli->conf.controllers - 1, &place, NULL) == 0)
+		ask.name = (char *)s->cli->conf.controller[place].name;
+	else if (count)
+		ask.name = words[0];
+	request.ask_case = MU__REQUEST__ASK_MEMBER;
+	request.member = &ask;
+	if (cli_ask_done(s->cli, &request, NULL, &err)) {
+		fprintf(stderr, "slurm_takeover error: %s\n", err.text);
+		return 1;
+	}
+	return 0;
+}
+
+/* Ends the controllers. A supervisor that is told to keep them up starts them again. */
+static int shutdown_all(struct scontrol *s, char **words, size_t count)
+{
+	bool alone =
+	    count == 1 && (strcasecmp(words[0], "slurmctld") == 0 || strcasecmp(words[0], "controller") == 0);
+
+	if (count && !alone) {
+		cli_error(s->cli, "shutdown: \"%s\" is none of slurmctld and controller", words[0]);
+		return 1;
+	}
+	if (!alone)
+		cli_say(s->cli, "the controllers end; nodes and their jobs go on (systemctl stop "
+				"muster-agent on a node ends its agent)");
+	return control_all(s, "shutdown", "");
+}
+
 static int wait_job(struct scontrol *s, char **words, size_t count)
 {
 	struct cli_job_id id;
@@ -429,7 +477,6 @@ static const struct {
     {"listpids", "processes are those in the job's control group on its node"},
     {"pidinfo", "processes are those in the job's control group on its node"},
     {"cluster", "there is one cluster"},
-    {"errnumstr", "errors are told as sentences"},
     {"fsdampeningfactor", "shares are not counted"},
     {"reboot", "nodes are not rebooted by the cluster; drain them and reboot them yourself"},
     {"cancel_reboot", "nodes are not rebooted by the cluster"},
@@ -481,10 +528,20 @@ static int run(struct scontrol *s, char **words, size_t count)
 		}
 		return control_all(s, is(w, "setdebug", 4) ? "setdebug" : "setdebugflags", words[1]);
 	}
+	if (is(w, "completing", 4))
+		return scontrol_completing(s);
+	if (is(w, "errnumstr", 3)) {
+		if (count != 2) {
+			cli_error(s->cli, "%s for keyword:%s",
+				  count < 2 ? "too few arguments" : "too many arguments", w);
+			return 1;
+		}
+		return scontrol_errnumstr(s, words[1]);
+	}
 	if (is(w, "takeover", 4))
-		return control(s, "takeover", count > 1 ? words[1] : "");
+		return takeover(s, words + 1, count - 1);
 	if (is(w, "shutdown", 2))
-		return control(s, "shutdown", count > 1 ? words[1] : "");
+		return shutdown_all(s, words + 1, count - 1);
 	if (is(w, "write", 2))
 		return scontrol_write(s, words + 1, count - 1);
 	if (is(w, "wait_job", 4))

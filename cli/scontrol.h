@@ -15,6 +15,11 @@ struct scontrol {
 int scontrol_show(struct scontrol *s, char **words, size_t count);
 /* One line per controller; 1 when none answers. */
 int scontrol_ping(struct scontrol *s, FILE *out);
+int scontrol_show_config(struct scontrol *s);
+/* "completing": jobs whose nodes have not all said that nothing of them is left, a line each. */
+int scontrol_completing(struct scontrol *s);
+/* "errnumstr NUMBER": the sentence of Slurm's number, ours (negative) or the system's. */
+int scontrol_errnumstr(struct scontrol *s, const char *word);
 /* "update", "create", "delete" with KEY=VALUE words. */
 int scontrol_update(struct scontrol *s, char **words, size_t count);
 int scontrol_create(struct scontrol *s, char **words, size_t count);

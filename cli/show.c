@@ -429,23 +429,13 @@ static bool holds(const Mu__PartitionRow *p, const char *node)
 static void node_tres(struct record *r, const Mu__NodeRow *n)
 {
 	struct mu_buf *o = &r->out;
-	uint32_t cpus = cli_node_cpus(n);
 
 	line(r);
-	mu_buf_printf(o, "CfgTRES=cpu=%u,mem=%" PRIu64 "M,billing=%u", cpus, cli_node_memory(n), cpus);
-	for (size_t i = 0; i < n->n_gres; i++)
-		mu_buf_printf(o, ",gres/%s=%" PRIu64, n->gres[i]->name, n->gres[i]->count);
+	mu_buf_str(o, "CfgTRES=");
+	cli_node_tres(n, o);
 	line(r);
 	mu_buf_str(o, "AllocTRES=");
-	if (n->alloc_cpus) {
-		mu_buf_printf(o, "cpu=%u", n->alloc_cpus);
-		if (n->alloc_mem_mib)
-			mu_buf_printf(o, ",mem=%" PRIu64 "M", n->alloc_mem_mib);
-		for (size_t i = 0; i < n->n_gres; i++) {
-			if (n->gres[i]->used)
-				mu_buf_printf(o, ",gres/%s=%" PRIu64, n->gres[i]->name, n->gres[i]->used);
-		}
-	}
+	cli_node_tres_used(n, o);
 }
 
 static void show_one_node(struct scontrol *sc, const Mu__NodeRow *n, Mu__PartitionRow *const *parts,
@@ -713,12 +703,70 @@ static int show_partitions(struct scontrol *s, char **words, size_t count)
 
 /* ---- steps ---- */
 
+/* The jobs of ROWS: owner and partition are theirs. */
+static int load_jobs_of(struct scontrol *s, Mu__StepRow **rows, size_t count, Mu__JobRow ***ret,
+			size_t *ret_count, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **jobs;
+	int rc;
+
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_JOBS;
+	for (size_t i = 0; i < count; i++)
+		if (!i || rows[i]->job != rows[i - 1]->job)
+			cli_filter_job(s->cli, &ask, rows[i]->job);
+	rc = cli_query_all(s->cli, &ask, &mu__job_row__descriptor, &jobs, ret_count, err);
+	*ret = (Mu__JobRow **)jobs;
+	return rc == MU_EJOBID ? 0 : rc;
+}
+
+static const Mu__JobRow *job_of(Mu__JobRow *const *jobs, size_t count, uint32_t id)
+{
+	for (size_t i = 0; i < count; i++)
+		if (jobs[i]->id == id)
+			return jobs[i];
+	return NULL;
+}
+
+static void show_one_step(struct scontrol *s, const Mu__StepRow *row, const Mu__JobRow *job)
+{
+	struct record r = {.oneline = s->oneline};
+
+	if (row->step == MU_STEP_BATCH)
+		mu_buf_printf(&r.out, "StepId=%u.batch", row->job);
+	else
+		mu_buf_printf(&r.out, "StepId=%u.%u", row->job, row->step);
+	if (job)
+		mu_buf_printf(&r.out, " UserId=%u", job->uid);
+	mu_buf_printf(&r.out, " StartTime=%s TimeLimit=UNLIMITED",
+		      date_of(&s->cli->arena, row->start_usec, "Unknown"));
+	line(&r);
+	mu_buf_printf(&r.out, "State=%s Partition=%s NodeList=%s Gres=", mu_job_state_long(row->state),
+		      or_null(job ? job->partition : NULL), or_null(row->node_list));
+	for (size_t k = 0; k < row->n_gres; k++)
+		mu_buf_printf(&r.out, "%s%s:%" PRIu64, k ? "," : "", row->gres[k]->name, row->gres[k]->count);
+	line(&r);
+	mu_buf_printf(&r.out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", row->node_count, row->cpus,
+		      row->tasks, or_empty(row->name));
+	line(&r);
+	mu_buf_printf(&r.out, "TRES=cpu=%u", row->cpus);
+	if (row->mem_mib)
+		mu_buf_printf(&r.out, ",mem=%" PRIu64 "M", row->mem_mib);
+	mu_buf_printf(&r.out, ",node=%u", row->node_count);
+	for (size_t k = 0; k < row->n_gres; k++)
+		mu_buf_printf(&r.out, ",gres/%s=%" PRIu64, row->gres[k]->name, row->gres[k]->count);
+	end_record(&r);
+	print_record(&r);
+}
+
 static int show_steps(struct scontrol *s, char **words, size_t count)
 {
 	Mu__Query ask = MU__QUERY__INIT;
 	struct mu_err err = {0};
 	struct cli_job_id *id;
-	size_t ids, n, shown = 0;
+	size_t ids, n, n_jobs = 0, shown = 0;
+	Mu__JobRow **jobs = NULL;
 	void **rows;
 
 	if (scontrol_ids(s, words, count, &id, &ids, &err))
@@ -727,11 +775,11 @@ static int show_steps(struct scontrol *s, char **words, size_t count)
 	ask.what = MU__WHAT__WHAT_STEPS;
 	for (size_t i = 0; i < ids; i++)
 		cli_filter_job(s->cli, &ask, id[i].job);
-	if (cli_query_all(s->cli, &ask, &mu__step_row__descriptor, &rows, &n, &err))
+	if (cli_query_all(s->cli, &ask, &mu__step_row__descriptor, &rows, &n, &err) ||
+	    (n && load_jobs_of(s, (Mu__StepRow **)rows, n, &jobs, &n_jobs, &err)))
 		return load_error(s, "job_step_get", &err);
 	for (size_t i = 0; i < n; i++) {
 		const Mu__StepRow *row = rows[i];
-		struct record r = {.oneline = s->oneline};
 		bool wanted = ids == 0;
 
 		for (size_t k = 0; k < ids && !wanted; k++)
@@ -739,25 +787,7 @@ static int show_steps(struct scontrol *s, char **words, size_t count)
 		if (!wanted || (row->state != JOB_RUNNING && !ids))
 			continue;
 		shown++;
-		if (row->step == MU_STEP_BATCH)
-			mu_buf_printf(&r.out, "StepId=%u.batch", row->job);
-		else
-			mu_buf_printf(&r.out, "StepId=%u.%u", row->job, row->step);
-		mu_buf_printf(&r.out, " StartTime=%s TimeLimit=UNLIMITED",
-			      date_of(&s->cli->arena, row->start_usec, "Unknown"));
-		line(&r);
-		mu_buf_printf(&r.out, "State=%s NodeList=%s Gres=", mu_job_state_long(row->state),
-			      or_null(row->node_list));
-		for (size_t k = 0; k < row->n_gres; k++)
-			mu_buf_printf(&r.out, "%s%s:%" PRIu64, k ? "," : "", row->gres[k]->name,
-				      row->gres[k]->count);
-		line(&r);
-		mu_buf_printf(&r.out, "Nodes=%u CPUs=%u Tasks=%u Name=%s Network=(null)", row->node_count,
-			      row->cpus, row->tasks, or_empty(row->name));
-		line(&r);
-		mu_buf_printf(&r.out, "TRES=cpu=%u,node=%u", row->cpus, row->node_count);
-		end_record(&r);
-		print_record(&r);
+		show_one_step(s, row, job_of(jobs, n_jobs, row->job));
 	}
 	if (!shown && !ids)
 		printf("No job steps in the system\n");
@@ -766,107 +796,6 @@ static int show_steps(struct scontrol *s, char **words, size_t count)
 		return 1;
 	}
 	return 0;
-}
-
-/* ---- configuration ---- */
-
-struct pair {
-	const char *key, *value;
-};
-
-static int compare_pairs(const void *a, const void *b)
-{
-	return strcasecmp(((const struct pair *)a)->key, ((const struct pair *)b)->key);
-}
-
-static size_t core_keys(struct mu_arena *a, const Mu__Config *c, struct pair *out)
-{
-	size_t n = 0;
-
-#define SECONDS(key, field) out[n++] = (struct pair){key, mu_arena_printf(a, "%u sec", c->field)}
-#define NUMBER(key, field)                              \
-	out[n++] = (struct pair)                        \
-	{                                               \
-		key, mu_arena_printf(a, "%u", c->field) \
-	}
-	out[n++] = (struct pair){"ClusterName", or_null(c->cluster_name)};
-	SECONDS("MinJobAge", min_job_age_sec);
-	SECONDS("SlurmdTimeout", slurmd_timeout_sec);
-	SECONDS("KillWait", kill_wait_sec);
-	SECONDS("InactiveLimit", inactive_limit_sec);
-	SECONDS("OverTimeLimit", over_time_limit_sec);
-	SECONDS("BatchStartTimeout", batch_start_timeout_sec);
-	SECONDS("CompleteWait", complete_wait_sec);
-	SECONDS("UnkillableStepTimeout", unkillable_timeout_sec);
-	NUMBER("MaxJobCount", max_job_count);
-	NUMBER("MaxJobId", max_job_id);
-	NUMBER("FirstJobId", first_job_id);
-	NUMBER("MaxArraySize", max_array_size);
-	NUMBER("ReturnToService", return_to_service);
-	NUMBER("MaxStepCount", max_step_count);
-	out[n++] = (struct pair){"JobRequeue", c->job_requeue ? "1" : "0"};
-	out[n++] = (struct pair){"JobFileAppend", c->job_file_append ? "1" : "0"};
-	out[n++] = (struct pair){"SelectTypeParameters",
-				 c->select_type_parameters ? c->select_type_parameters : "CR_CORE"};
-	out[n++] = (struct pair){"EnforcePartLimits", c->enforce_part_limits ? c->enforce_part_limits : "NO"};
-	out[n++] = (struct pair){"PriorityType", c->priority_type ? c->priority_type : "priority/basic"};
-	if (c->def_mem_cpu_mib)
-		out[n++] = (struct pair){"DefMemPerCPU", limit_of(a, c->def_mem_cpu_mib)};
-	else
-		out[n++] = (struct pair){"DefMemPerNode", limit_of(a, c->def_mem_node_mib)};
-	if (c->max_mem_cpu_mib)
-		out[n++] = (struct pair){"MaxMemPerCPU", limit_of(a, c->max_mem_cpu_mib)};
-	else
-		out[n++] = (struct pair){"MaxMemPerNode", limit_of(a, c->max_mem_node_mib)};
-#undef SECONDS
-#undef NUMBER
-	for (size_t i = 0; i < c->n_controller && n < 60; i++)
-		out[n++] = (struct pair){
-		    mu_arena_printf(a, "SlurmctldHost[%zu]", i),
-		    c->controller[i]->addr && strcmp(c->controller[i]->addr, c->controller[i]->name) != 0
-			? mu_arena_printf(a, "%s(%s)", c->controller[i]->name, c->controller[i]->addr)
-			: c->controller[i]->name};
-	out[n++] = (struct pair){"SLURM_VERSION", MU_SLURM_VERSION};
-	return n;
-}
-
-static int show_config(struct scontrol *s)
-{
-	Mu__Query ask = MU__QUERY__INIT;
-	struct mu_arena *a = &s->cli->arena;
-	struct mu_err err = {0};
-	const Mu__Config *c;
-	struct pair *pairs;
-	size_t n, total;
-	void **rows;
-
-	ask.has_what = 1;
-	ask.what = MU__WHAT__WHAT_CONFIG;
-	if (cli_query_all(s->cli, &ask, &mu__config_row__descriptor, &rows, &n, &err))
-		return load_error(s, "ctl_conf", &err);
-	if (!n || !((Mu__ConfigRow *)rows[0])->config) {
-		cli_error(s->cli, "The controllers hold no configuration yet");
-		return 1;
-	}
-	c = ((Mu__ConfigRow *)rows[0])->config;
-	pairs = mu_arena_alloc(a, (c->n_key + 80) * sizeof *pairs);
-	total = core_keys(a, c, pairs);
-	pairs[total++] = (struct pair){"SLURM_CONF", s->cli->conf.path};
-	n = total;
-	for (size_t i = 0; i < c->n_key; i++) {
-		bool have = false;
-
-		for (size_t k = 0; k < n && !have; k++)
-			have = strcasecmp(pairs[k].key, c->key[i]->key) == 0;
-		if (!have)
-			pairs[total++] = (struct pair){c->key[i]->key, or_null(c->key[i]->value)};
-	}
-	qsort(pairs, total, sizeof *pairs, compare_pairs);
-	printf("Configuration data as of %s\n", date_of(a, s->cli->now_usec, "Unknown"));
-	for (size_t i = 0; i < total; i++)
-		printf("%-23s = %s\n", pairs[i].key, pairs[i].value);
-	printf("\n");
-	return scontrol_ping(s, stdout);
 }
 
 /* ---- host lists: no controller needed ---- */
@@ -946,7 +875,7 @@ int scontrol_show(struct scontrol *s, char **words, size_t count)
 	if (strncasecmp(what, "steps", len) == 0)
 		return show_steps(s, words + 1, count - 1);
 	if (strncasecmp(what, "config", len) == 0)
-		return show_config(s);
+		return scontrol_show_config(s);
 	if (strncasecmp(what, "reservations", len) == 0 || strncasecmp(what, "licenses", len) == 0) {
 		bool reservations = what[0] == 'r' || what[0] == 'R';
 

@@ -568,8 +568,6 @@ static int prepare(struct sinfo *s, struct mu_err *err)
 			return mu_fail(err, MU_EINVAL,
 				       "Invalid sort specification: \"%c\" is no column's letter", *p);
 	}
-	if (cli_args_has(args, OPT_json) && (rc = cli_model_check(cli_args_value(args, OPT_json), err)))
-		return rc;
 	if (states && (rc = check_states(states, err)))
 		return rc;
 	rc = read_format(s, err);

@@ -215,6 +215,18 @@ static int set_nice(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err 
 	return 0;
 }
 
+static int set_no_kill(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err *err)
+{
+	bool off = g->value && (strcasecmp(g->value, "off") == 0 || strcasecmp(g->value, "no") == 0);
+
+	if (g->value && *g->value && !off && g->level != CLI_ENVIRONMENT)
+		return mu_fail(err, MU_EINVAL, "Invalid --no-kill specification: \"%s\" (nothing, or off)",
+			       g->value);
+	spec->has_no_kill = 1;
+	spec->no_kill = !off;
+	return 0;
+}
+
 static int set_yes_no(const struct cli_given *g, protobuf_c_boolean *has, protobuf_c_boolean *field,
 		      struct mu_err *err)
 {
@@ -309,10 +321,7 @@ static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpe
 	case OPT_nice:
 		return set_nice(g, spec, err);
 	case OPT_no_kill:
-		spec->has_no_kill = 1;
-		spec->no_kill =
-		    !g->value || (strcasecmp(g->value, "off") != 0 && strcasecmp(g->value, "no") != 0);
-		return 0;
+		return set_no_kill(g, spec, err);
 	case OPT_nodefile:
 		return set_nodefile(g, arena, spec, err);
 	case OPT_open_mode:

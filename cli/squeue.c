@@ -423,8 +423,6 @@ static int prepare(struct squeue *q, struct mu_err *err)
 		rc = cli_filter_query(q->cli, args, &q->query, err);
 	if (!rc)
 		rc = read_states(q, err);
-	if (!rc && q->json)
-		rc = cli_model_check(cli_args_value(args, OPT_json), err);
 	if (!rc)
 		rc = cli_check_clusters(q->cli, args, err);
 	if (!rc && cli_args_has(args, OPT_list_nodelist))

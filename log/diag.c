@@ -170,6 +170,27 @@ int diag_set_flags(const char *text)
 	return 0;
 }
 
+const char *diag_level_word(enum diag_level level)
+{
+	return (unsigned)level < LEVELS ? levels[level].word : "?";
+}
+
+void diag_flags_print(char *out, size_t len)
+{
+	unsigned long long bits = atomic_load(&flags_now);
+	size_t used = 0;
+
+	*out = 0;
+	for (int i = 0; i < FLAGS; i++) {
+		size_t n = strlen(flag_names[i]) + (used > 0);
+
+		if (!(bits >> i & 1) || used + n >= len)
+			continue;
+		(void)snprintf(out + used, len - used, "%s%s", used ? "," : "", flag_names[i]);
+		used += n;
+	}
+}
+
 int diag_flag(const char *name)
 {
 	int bit = flag_find(name, strlen(name));

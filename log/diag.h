@@ -4,6 +4,7 @@
 #ifndef LOG_DIAG_H
 #define LOG_DIAG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum diag_level {
@@ -30,6 +31,9 @@ int diag_level_parse(const char *word, enum diag_level *ret); /* "info", "debug2
  * or MU_EINVAL. */
 int diag_set_flags(const char *text);
 int diag_flag(const char *name);
+/* The level's word, and the names of the flags that are set, "A,B" (cut to LEN bytes; empty: none). */
+const char *diag_level_word(enum diag_level level);
+void diag_flags_print(char *out, size_t len);
 
 void diag(enum diag_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define diag_error(...) diag(DIAG_ERROR, __VA_ARGS__)

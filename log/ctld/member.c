@@ -35,11 +35,15 @@ static void fill_members(struct ctl *c, struct ctl_req *req, Mu__PingReply *ping
 {
 	struct log_member m[LOG_MEMBERS_MAX];
 	size_t n = log_replica_members(c->replica, m, LOG_MEMBERS_MAX);
+	char flags[1024];
 
 	ping->controller = mu_arena_alloc(&req->arena, (n + 1) * sizeof *ping->controller);
 	for (size_t i = 0; i < n; i++)
 		ping->controller[ping->n_controller++] = state_of(c, req, &m[i]);
 	ping->cluster = c->conf->cluster_name;
+	diag_flags_print(flags, sizeof flags);
+	ping->debug_flags = mu_arena_strdup(&req->arena, flags);
+	ping->debug_level = mu_arena_strdup(&req->arena, diag_level_word(diag_get_level()));
 	ping->has_leader = ping->has_self = 1;
 	ping->leader = c->leader;
 	ping->self = c->replica_id;
@@ -182,6 +186,10 @@ void ctl_member(struct ctl *c, struct ctl_req *req)
 		code = log_replica_promote(c->replica, id, on_member, op, &err);
 	} else if (!strcmp(verb, "remove")) {
 		code = log_replica_remove(c->replica, id, on_member, op, &err);
+	} else if (!strcmp(verb, "transfer") && id == c->replica_id && c->role == LOG_LEADER) {
+		free(op); /* it leads already */
+		ctl_req_fail(c, req, 0, NULL);
+		return;
 	} else if (!strcmp(verb, "transfer")) {
 		code = log_replica_transfer(c->replica, id, on_member, op, &err);
 	} else {

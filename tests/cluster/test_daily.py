@@ -1,5 +1,5 @@
 """What users and administrators do every day, seen from the prompt."""
-from harness import USER, check, equal, test, wait_until
+from harness import USER, check, equal, local, test, wait_until
 
 
 @test(build="plain")
@@ -155,3 +155,36 @@ def test_overcommit(t):
     job = c.sbatch("-n", "9", "-O", "-o", "tasks", "--wrap", "srun true && srun -n 9 hostname | wc -l", user=USER)
     equal(c.wait_ended(job)[job][0], "COMPLETED", "the job")
     equal(c.read("tasks"), "9\n", "tasks of its step")
+
+
+@test(build="plain")
+def test_operator_words(t):
+    """What an operator types at the controllers: who leads, what they print of themselves, and their end."""
+    c = t.cluster(nodes=1, settings={"KillWait": "2"})
+    for name in c.controllers():
+        c.run("scontrol", "takeover", name).ok()
+        wait_until("%s to lead" % name, 20, lambda: c.leader() == name)
+    c.run("scontrol", "takeover").ok()
+    c.run("scontrol", "takeover", "nosuch").refused("slurm_takeover error: nosuch is no member of this cluster")
+    c.run("scontrol", "setdebug", "debug2").ok()
+    c.run("scontrol", "setdebugflags", "+raft").ok()
+    shown = c.run("scontrol", "show", "config").ok().out
+    check("SlurmctldDebug          = debug2\n" in shown and "DebugFlags              = Raft\n" in shown, "config after setdebug: %s", shown)
+    equal(c.run("scontrol", "errnumstr", "2017").ok().out, "Invalid job id specified\n", "an error's number")
+    c.run("scontrol", "errnumstr", "x").refused("is no error number")
+    for command in (["squeue"], ["sinfo"], ["sacct"], ["scontrol", "show", "job"]):
+        equal(c.run(*command, "--json=list").ok().out, "Possible data_parser plugins:\ndata_parser/v0.0.40\n", "models of " + command[0])
+        c.run(*command, "--json=v0.0.37").refused("Invalid --json specification")
+    c.run("sbatch", "-k5", "--wrap", "true").refused("Invalid --no-kill specification")
+    job = c.sbatch("-n1", "--mem", "99", "--gres=gpu:1", "--wrap", "trap '' TERM; srun sleep 1; while :; do sleep 1; done")
+    wait_until("a step to be shown", 20, lambda: "StepId=%d.batch UserId=0 " % job in c.run("scontrol", "show", "step").out)
+    check("TRES=cpu=1,mem=99M,node=1,gres/gpu=1\n" in c.run("scontrol", "show", "step", "%d.batch" % job).ok().out, "TRES of a step")
+    check('"tres_used": "cpu=1,mem=99M,gres/gpu=1"' in c.run("sinfo", "--json").ok().out, "TRES of a node in JSON")
+    c.run("scancel", job).ok()
+    wait_until("the job to be completing", 10, lambda: c.run("scontrol", "completing").ok().out.startswith("JobId=%d EndTime=" % job))
+    wait_until("the end of completing", 20, lambda: c.run("scontrol", "completing").ok().out == "")
+    c.run("scontrol", "shutdown", "everything").refused("is none of slurmctld and controller")
+    before = {n: local.child_of(c.c, n) for n in c.controllers()}
+    c.run("scontrol", "shutdown", "slurmctld").ok()
+    wait_until("new processes", 30, lambda: all(local.child_of(c.c, n) not in (0, before[n]) for n in c.controllers()))
+    wait_until("a job to be taken", 30, lambda: c.run("sbatch", "-H", "--wrap", "true").code == 0)
