@@ -3,10 +3,8 @@
  * again, to any controller, without doing anything twice. */
 #include <errno.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,10 +19,17 @@
 enum {
 	RETRY_MSEC = 100,
 	AGE_TOLD_USEC = 1000000,
-	MANY_ROWS = 1000,
 	LOCAL_MSEC = 1000,	  /* for local sockets nobody may be behind, before the network is tried */
 	PATIENCE_MSEC = 2500,	  /* for one controller before the next is asked the same */
 	PATIENT_FROM_MSEC = 20000 /* requests with a time-out from here on wait by themselves */
+};
+
+enum { REPLY_ROWS = 20, ROWS_ROW = 1 }; /* fields of proto/wire.proto */
+
+/* A page of rows as it came: thousands of rows are looked at one by one, not unpacked into one reply. */
+struct cli_page {
+	struct mu_buf received; /* the rows lie here, or in the command's arena */
+	struct mu_view rows;	/* the encoded message Rows */
 };
 
 static int64_t monotonic_msec(void)
@@ -88,6 +93,46 @@ int cli_open_one(struct cli *c, unsigned index, struct cli *ret, struct mu_err *
 	return 0;
 }
 
+/* Everything of MESSAGE but its fields NUMBER, of which the last is *RET_TAKEN. */
+static struct mu_view without(struct mu_view message, uint32_t number, struct mu_arena *arena,
+			      struct mu_view *ret_taken)
+{
+	struct mu_buf kept MU_CLEANUP(mu_buf_free) = {0};
+	struct mu_pb_field f;
+
+	while (mu_pb_next(&message, &f)) {
+		if (f.number == number)
+			*ret_taken = f.bytes;
+		else
+			mu_buf_add(&kept, f.whole.data, f.whole.len);
+	}
+	mu_buf_add(&kept, message.data, message.len); /* malformed: whoever unpacks it says so */
+	return (struct mu_view){mu_arena_dup(arena, kept.data, kept.len), kept.len};
+}
+
+/* A reply whose rows stay where they are. */
+static Mu__Reply *read_page(struct cli *c, struct mu_view body, struct mu_buf *in)
+{
+	struct cli_page *page = c->page;
+	struct mu_view last, head;
+	Mu__Reply *reply;
+
+	page->rows = (struct mu_view){0};
+	head = without(body, REPLY_ROWS, &c->arena, &page->rows);
+	reply = (Mu__Reply *)mu_pb_unpack(&mu__reply__descriptor, head.data, head.len, &c->arena);
+	if (!reply || !page->rows.data)
+		return reply;
+	head = without(page->rows, ROWS_ROW, &c->arena, &last);
+	reply->rows = (Mu__Rows *)mu_pb_unpack(&mu__rows__descriptor, head.data, head.len, &c->arena);
+	if (!reply->rows)
+		return NULL;
+	reply->answer_case = MU__REPLY__ANSWER_ROWS;
+	mu_buf_free(&page->received);
+	page->received = *in;
+	*in = (struct mu_buf){0};
+	return reply;
+}
+
 static int read_reply(struct cli *c, const struct auth_keys *keys, const struct auth_sent *sent,
 		      struct mu_buf *in, Mu__Reply **ret, struct mu_err *err)
 {
@@ -96,7 +141,8 @@ static int read_reply(struct cli *c, const struct auth_keys *keys, const struct 
 
 	if (rc)
 		return rc;
-	*ret = (Mu__Reply *)mu_pb_unpack(&mu__reply__descriptor, body.data, body.len, &c->arena);
+	*ret = c->page ? read_page(c, body, in)
+		       : (Mu__Reply *)mu_pb_unpack(&mu__reply__descriptor, body.data, body.len, &c->arena);
 	return *ret ? 0 : mu_fail(err, MU_EPROTO, "A controller sent a reply that cannot be read");
 }
 
@@ -246,46 +292,44 @@ int cli_ask_done(struct cli *c, Mu__Request *request, Mu__Reply **ret, struct mu
 	return 0;
 }
 
-/* Thousands of rows take some kilobytes each once unpacked. The heap gets them from large pages, for which
- * the kernel is asked hundreds of times less often. */
-static void make_room(struct cli *c)
+static int ask_page(struct cli *c, Mu__Query *query, struct cli_page *page, Mu__Rows **ret,
+		    struct mu_err *err)
 {
-	enum { ROOM = 64 << 20, LARGE_PAGE = 2 << 20 };
-	uintptr_t at, end;
-	void *p;
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__Reply *reply;
+	int rc;
 
-	if (c->room_made)
-		return;
-	c->room_made = true;
-	mallopt(M_MMAP_THRESHOLD, 2 * ROOM);
-	mallopt(M_TRIM_THRESHOLD, 4 * ROOM);
-	p = malloc(ROOM);
-	if (!p)
-		return;
-	at = ((uintptr_t)p + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-	end = ((uintptr_t)p + ROOM) / LARGE_PAGE * LARGE_PAGE;
-	(void)madvise((void *)at, end - at, MADV_HUGEPAGE);
-	free(p);
+	if (c->at && *c->at)
+		query->at = (char *)c->at;
+	request.ask_case = MU__REQUEST__ASK_QUERY;
+	request.query = query;
+	c->page = page;
+	rc = cli_ask_done(c, &request, &reply, err);
+	c->page = NULL;
+	if (rc)
+		return rc;
+	if (reply->answer_case != MU__REPLY__ANSWER_ROWS)
+		return mu_fail(err, MU_EPROTO, "A controller answered a query without rows");
+	*ret = reply->rows;
+	return 0;
+}
+
+static void page_free(struct cli_page *page)
+{
+	mu_buf_free(&page->received);
 }
 
 int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct mu_err *err)
 {
-	for (;;) {
-		Mu__Request request = MU__REQUEST__INIT;
-		Mu__Reply *reply;
-		const Mu__Rows *rows;
-		int rc;
+	MU_CLEANUP(page_free) struct cli_page page = {0};
 
-		if (c->at && *c->at)
-			query->at = (char *)c->at;
-		request.ask_case = MU__REQUEST__ASK_QUERY;
-		request.query = query;
-		rc = cli_ask_done(c, &request, &reply, err);
+	for (;;) {
+		struct mu_pb_field f;
+		Mu__Rows *rows = NULL;
+		int rc = ask_page(c, query, &page, &rows, err);
+
 		if (rc)
 			return rc;
-		if (reply->answer_case != MU__REPLY__ANSWER_ROWS)
-			return mu_fail(err, MU_EPROTO, "A controller answered a query without rows");
-		rows = reply->rows;
 		if (rows->age_usec > AGE_TOLD_USEC && !c->age_told) {
 			cli_say(c,
 				"no controller leads at present; this is how things stood %" PRId64
@@ -296,10 +340,11 @@ int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct
 		c->now_usec = rows->now_usec;
 		if (!c->at || !*c->at) /* spans go on between two entries of the log */
 			c->now_usec = cli_now_usec() > c->now_usec ? cli_now_usec() : c->now_usec;
-		if (rows->n_row > MANY_ROWS)
-			make_room(c);
-		for (size_t i = 0; i < rows->n_row; i++)
-			row(arg, (struct mu_view){rows->row[i].data, rows->row[i].len});
+		while (mu_pb_next(&page.rows, &f))
+			if (f.number == ROWS_ROW)
+				row(arg, f.bytes);
+		if (page.rows.len)
+			return mu_fail(err, MU_EPROTO, "A controller sent rows that cannot be read");
 		if (!rows->next_key.len)
 			return 0;
 		query->has_after_key = 1;

@@ -37,6 +37,7 @@ struct cli_conf {
 };
 
 struct wire_client;
+struct cli_page;
 /* The command's context. Zeroed but for name and command. */
 struct cli {
 	const char *name; /* as shown: "squeue" */
@@ -48,7 +49,8 @@ struct cli {
 	struct cli_conf conf;
 	struct wire_client *local, *remote;
 	bool all_local, skip_local;
-	bool age_told, room_made;
+	bool age_told;
+	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
 	const char *at;	  /* "" or NULL: now; else "@POS" or "=USEC" */
 	int64_t now_usec; /* cluster time of the last answer, else the host's */
 };
@@ -84,8 +86,8 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 		   struct mu_err *err);
 /* The same, and a reply's error becomes the result. */
 int cli_ask_done(struct cli *c, Mu__Request *request, Mu__Reply **ret, struct mu_err *err);
-/* Asks for all pages of QUERY and calls ROW for each row (borrowed: lives in C's arena). Fills C->now_usec.
- */
+/* Asks for all pages of QUERY and calls ROW for each row (borrowed for the call). Fills C->now_usec before the
+ * first row of a page. */
 typedef void (*cli_row_fn)(void *arg, struct mu_view row);
 int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct mu_err *err);
 /* All rows of QUERY, unpacked as TYPE into an array in C's arena. */

@@ -9,12 +9,25 @@
 #include "cli/filter.h"
 #include "cli/model.h"
 #include "cli/option.h"
+#include "proto/pb.h"
 #include "proto/states.h"
 
 #define FORMAT_SHORT "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 #define FORMAT_LONG "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 #define FORMAT_STEPS "%.15i %.8j %.9P %.8u %.9M %N"
 #define FORMAT_START "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+
+enum { SORT_LETTERS_MAX = 64 };
+
+struct sort_key {
+	char letter;
+	bool down;
+};
+/* By what a job is sorted: numbers have no text. */
+struct sort_value {
+	const char *text;
+	int64_t number;
+};
 
 struct squeue {
 	struct cli *cli;
@@ -24,13 +37,14 @@ struct squeue {
 	struct cli_job_id *id; /* -j, -s */
 	size_t ids;
 	bool steps, start, by_partition, json;
-	const char *sort;
+	bool not_mine;
+	unsigned cell_flags;
+	const char *licenses, *reservation;
+	struct sort_key sort[SORT_LETTERS_MAX];
+	size_t sorts;
 };
 
 /* ---- order ---- */
-
-static const char *sort_letters;
-static int64_t sort_now;
 
 static const char *shown_partition(const Mu__JobRow *j)
 {
@@ -38,7 +52,7 @@ static const char *shown_partition(const Mu__JobRow *j)
 }
 
 /* Letters whose order is not that of their text. */
-static bool number_of(char letter, const Mu__JobRow *j, int64_t *ret)
+static bool number_of(char letter, const Mu__JobRow *j, int64_t now_usec, int64_t *ret)
 {
 	switch (letter) {
 	case 'i':
@@ -55,14 +69,14 @@ static bool number_of(char letter, const Mu__JobRow *j, int64_t *ret)
 		*ret = j->priority;
 		return true;
 	case 'M':
-		*ret = cli_job_elapsed_sec(j, sort_now);
+		*ret = cli_job_elapsed_sec(j, now_usec);
 		return true;
 	case 'l':
 		*ret = j->time_limit_sec < 0 ? INT64_MAX : j->time_limit_sec;
 		return true;
 	case 'L':
 		*ret =
-		    j->time_limit_sec < 0 ? INT64_MAX : j->time_limit_sec - cli_job_elapsed_sec(j, sort_now);
+		    j->time_limit_sec < 0 ? INT64_MAX : j->time_limit_sec - cli_job_elapsed_sec(j, now_usec);
 		return true;
 	case 'S':
 		*ret = j->state != JOB_PENDING ? j->start_usec
@@ -95,64 +109,93 @@ static bool number_of(char letter, const Mu__JobRow *j, int64_t *ret)
 	}
 }
 
-static int compare_text(char letter, const Mu__JobRow *a, const Mu__JobRow *b)
+static const struct cli_column *column_of(char letter)
 {
-	struct mu_buf x MU_CLEANUP(mu_buf_free) = {0}, y MU_CLEANUP(mu_buf_free) = {0};
+	for (size_t i = 0; i < cli_job_columns.count; i++)
+		if (cli_job_columns.column[i].letter == letter)
+			return &cli_job_columns.column[i];
+	return NULL;
+}
 
+/* The text by which a job is sorted. Neighbours often have the same, so *LAST, the one of the job before, is
+ * given again. */
+static void text_of(char letter, const struct cli_cell *cell, struct mu_buf *hold, struct mu_arena *arena,
+		    const char **last)
+{
+	const struct cli_column *column = column_of(letter);
+
+	mu_buf_reset(hold);
 	if (letter == 'P')
-		return strcmp(shown_partition(a), shown_partition(b));
-	for (size_t i = 0; i < cli_job_columns.count; i++) {
-		const struct cli_column *col = &cli_job_columns.column[i];
-
-		if (col->letter != letter)
-			continue;
-		mu_buf_add(&x, "", 0);
-		mu_buf_add(&y, "", 0);
-		col->get(&(struct cli_cell){.job = a, .now_usec = sort_now}, &x);
-		col->get(&(struct cli_cell){.job = b, .now_usec = sort_now}, &y);
-		return strcmp((char *)x.data, (char *)y.data);
-	}
-	return 0;
+		mu_buf_str(hold, shown_partition(cell->job));
+	else if (column)
+		column->get(cell, hold);
+	if (!*last || strlen(*last) != hold->len || (hold->len && memcmp(*last, hold->data, hold->len) != 0))
+		*last = mu_arena_printf(arena, "%.*s", (int)hold->len, hold->len ? (char *)hold->data : "");
 }
 
-static int compare_jobs(const void *va, const void *vb)
+/* What is kept of a job: its place in the order and its lines. */
+struct line {
+	const struct squeue_list *list;
+	size_t at, len; /* in list->text */
+	uint32_t job;
+	size_t value; /* the first of its values in list->value */
+};
+
+/* The lines so far, a job's as one. */
+struct squeue_list {
+	struct squeue *q;
+	struct mu_arena scratch; /* of one row */
+	struct mu_buf text, hold;
+	struct line *line;
+	struct sort_value *value;
+	const char *last[SORT_LETTERS_MAX];
+	size_t count, cap;
+	bool broken;
+};
+
+static int compare_lines(const void *va, const void *vb)
 {
-	const Mu__JobRow *a = *(const Mu__JobRow *const *)va, *b = *(const Mu__JobRow *const *)vb;
-	int sign = 1;
+	const struct line *a = va, *b = vb;
+	const struct squeue *q = a->list->q;
+	const struct sort_value *x = a->list->value + a->value, *y = b->list->value + b->value;
 
-	for (const char *p = sort_letters; *p; p++) {
-		int64_t x, y;
-		int d;
+	for (size_t i = 0; i < q->sorts; i++) {
+		int d = x[i].text == y[i].text ? (x[i].number > y[i].number) - (x[i].number < y[i].number)
+					       : strcmp(x[i].text, y[i].text);
 
-		if (*p == '-') {
-			sign = -1;
-			continue;
-		}
-		if (*p == '+' || *p == ',' || *p == '#') {
-			sign = *p == ',' ? 1 : sign;
-			continue;
-		}
-		if (number_of(*p, a, &x) && number_of(*p, b, &y))
-			d = (x > y) - (x < y);
-		else
-			d = compare_text(*p, a, b);
 		if (d)
-			return sign * d;
-		sign = 1;
+			return q->sort[i].down ? -d : d;
 	}
-	return a->id < b->id ? -1 : a->id > b->id;
+	return (a->job > b->job) - (a->job < b->job);
 }
 
-static int check_sort(const char *letters, struct mu_err *err)
+/* Jobs come in the order of their ids, which is often the one that is wanted. */
+static void sort_lines(struct squeue_list *l)
 {
-	for (const char *p = letters; *p; p++) {
-		bool known = strchr("-+,#", *p) != NULL;
+	for (size_t i = 1; i < l->count; i++)
+		if (compare_lines(&l->line[i - 1], &l->line[i]) > 0) {
+			qsort(l->line, l->count, sizeof *l->line, compare_lines);
+			return;
+		}
+}
 
-		for (size_t i = 0; i < cli_job_columns.count && !known; i++)
-			known = cli_job_columns.column[i].letter == *p;
-		if (!known)
+static int read_sort(struct squeue *q, const char *letters, struct mu_err *err)
+{
+	bool down = false;
+
+	for (const char *p = letters; *p; p++) {
+		if (strchr("-+,#", *p)) {
+			down = *p == '-' || (down && *p != ',');
+			continue;
+		}
+		if (!column_of(*p))
 			return mu_fail(err, MU_EINVAL,
 				       "Invalid sort specification: \"%c\" is no column's letter", *p);
+		if (q->sorts == SORT_LETTERS_MAX)
+			return mu_fail(err, MU_ELIMIT, "A sort specification has at most %d letters",
+				       SORT_LETTERS_MAX);
+		q->sort[q->sorts++] = (struct sort_key){*p, down};
+		down = false;
 	}
 	return 0;
 }
@@ -162,24 +205,22 @@ static int check_sort(const char *letters, struct mu_err *err)
 static bool wanted(const struct squeue *q, const Mu__JobRow *j)
 {
 	const Mu__JobSpec *s = cli_job_spec(j);
-	const char *licenses = cli_args_value(q->args, OPT_list_licenses),
-		   *reservation = cli_args_value(q->args, OPT_list_reservation);
 
-	if (licenses) {
+	if (q->licenses) {
 		bool some = false;
 		size_t count;
 		char **words = cli_split(&q->cli->arena, s->licenses ? s->licenses : "", &count);
 
 		for (size_t i = 0; i < count; i++) {
 			words[i][strcspn(words[i], ":=")] = 0;
-			some = some || cli_in_list(licenses, words[i]);
+			some = some || cli_in_list(q->licenses, words[i]);
 		}
 		if (!some)
 			return false;
 	}
-	if (reservation && !cli_in_list(reservation, s->reservation))
+	if (q->reservation && !cli_in_list(q->reservation, s->reservation))
 		return false;
-	if (cli_args_has(q->args, OPT_notme) && j->uid == getuid())
+	if (q->not_mine && j->uid == getuid())
 		return false;
 	return true;
 }
@@ -203,13 +244,20 @@ static void flush(struct mu_buf *out)
 	mu_buf_reset(out);
 }
 
+static struct cli_cell cell_of(const struct squeue *q, const Mu__JobRow *j)
+{
+	return (struct cli_cell){.job = j,
+				 .now_usec = q->cli->now_usec,
+				 .cluster = q->cli->conf.cluster,
+				 .arena = &q->cli->arena,
+				 .flags = q->cell_flags};
+}
+
 static void print_job(const struct squeue *q, const Mu__JobRow *j, struct mu_buf *out)
 {
 	const Mu__JobSpec *s = cli_job_spec(j);
-	struct cli_cell cell = {
-	    .job = j, .now_usec = q->cli->now_usec, .cluster = q->cli->conf.cluster, .arena = &q->cli->arena};
+	struct cli_cell cell = cell_of(q, j);
 
-	cell.flags = cli_args_has(q->args, OPT_noconvert) ? CELL_NOCONVERT : 0;
 	if (!q->by_partition || j->state != JOB_PENDING || s->n_partition < 2) {
 		cli_table_row(&q->format, &cell, out);
 		return;
@@ -220,30 +268,89 @@ static void print_job(const struct squeue *q, const Mu__JobRow *j, struct mu_buf
 	}
 }
 
-static void print_jobs(const struct squeue *q, Mu__JobRow **jobs, size_t count)
+static struct line *line_new(struct squeue_list *l)
+{
+	size_t sorts = l->q->sorts;
+
+	if (l->count == l->cap) {
+		l->cap = l->cap ? 2 * l->cap : 256;
+		l->line = realloc(l->line, l->cap * sizeof *l->line);
+		l->value = realloc(l->value, l->cap * (sorts + 1) * sizeof *l->value);
+		if (!l->line || !l->value)
+			abort();
+	}
+	l->line[l->count] = (struct line){.list = l, .at = l->text.len, .value = l->count * sorts};
+	return &l->line[l->count++];
+}
+
+/* One row becomes its lines at once: of thousands of jobs their lines are kept, not the unpacked rows. */
+static void list_row(void *arg, struct mu_view row)
+{
+	struct squeue_list *l = arg;
+	struct squeue *q = l->q;
+	struct line *line;
+
+	mu_arena_reset(&l->scratch);
+	const Mu__JobRow *j =
+	    (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row.data, row.len, &l->scratch);
+	if (!j) {
+		l->broken = true;
+		return;
+	}
+	if (!wanted(q, j))
+		return;
+	struct cli_cell cell = cell_of(q, j);
+	line = line_new(l);
+	line->job = j->id;
+	print_job(q, j, &l->text);
+	line->len = l->text.len - line->at;
+	for (size_t i = 0; i < q->sorts; i++) {
+		struct sort_value *v = &l->value[line->value + i];
+
+		*v = (struct sort_value){0};
+		if (!number_of(q->sort[i].letter, j, q->cli->now_usec, &v->number)) {
+			text_of(q->sort[i].letter, &cell, &l->hold, &q->cli->arena, &l->last[i]);
+			v->text = l->last[i];
+		}
+	}
+}
+
+static void list_free(struct squeue_list *l)
+{
+	mu_arena_free(&l->scratch);
+	mu_buf_free(&l->text);
+	mu_buf_free(&l->hold);
+	free(l->line);
+	free(l->value);
+}
+
+static void print_list(const struct squeue_list *l)
 {
 	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
 
-	if (!cli_args_has(q->args, OPT_noheader))
-		cli_table_heading(&q->format, &out);
-	for (size_t i = 0; i < count; i++) {
-		print_job(q, jobs[i], &out);
+	if (!cli_args_has(l->q->args, OPT_noheader))
+		cli_table_heading(&l->q->format, &out);
+	for (size_t i = 0; i < l->count; i++) {
+		mu_buf_add(&out, l->text.data + l->line[i].at, l->line[i].len);
 		if (out.len > 60000)
 			flush(&out);
 	}
 	flush(&out);
 }
 
-static int print_json(struct squeue *q, Mu__JobRow **jobs, size_t count)
+static int list_jobs(struct squeue *q, struct mu_err *err)
 {
-	struct cli_model m = {0};
+	MU_CLEANUP(list_free) struct squeue_list l = {.q = q};
+	Mu__Query ask = q->query;
+	int rc = cli_query(q->cli, &ask, list_row, &l, err);
 
-	cli_model_begin(q->cli, &m);
-	json_array(&m.json, "jobs");
-	for (size_t i = 0; i < count; i++)
-		cli_model_job(&m.json, q->cli, jobs[i]);
-	json_array_end(&m.json);
-	return cli_model_end(&m);
+	if (rc)
+		return rc;
+	if (l.broken)
+		return mu_fail(err, MU_EPROTO, "A controller sent a row that cannot be read");
+	sort_lines(&l);
+	print_list(&l);
+	return 0;
 }
 
 static int load_error(const struct cli *c, const struct mu_err *err)
@@ -302,29 +409,35 @@ static int list_steps(struct squeue *q)
 	return 0;
 }
 
+/* The model of a job needs the whole row; it comes in the order of ids. */
+static int list_json(struct squeue *q, struct mu_err *err)
+{
+	struct cli_model m = {0};
+	Mu__Query ask = q->query;
+	void **rows;
+	size_t count;
+	int rc = cli_query_all(q->cli, &ask, &mu__job_row__descriptor, &rows, &count, err);
+
+	if (rc)
+		return load_error(q->cli, err);
+	cli_model_begin(q->cli, &m);
+	json_array(&m.json, "jobs");
+	for (size_t i = 0; i < count; i++)
+		if (wanted(q, rows[i]))
+			cli_model_job(&m.json, q->cli, rows[i]);
+	json_array_end(&m.json);
+	return cli_model_end(&m);
+}
+
 static int list_once(struct squeue *q)
 {
-	Mu__Query ask = q->query;
 	struct mu_err err = {0};
-	void **rows;
-	size_t count, kept = 0;
 
 	if (q->steps)
 		return list_steps(q);
-	if (cli_query_all(q->cli, &ask, &mu__job_row__descriptor, &rows, &count, &err))
-		return load_error(q->cli, &err);
-	for (size_t i = 0; i < count; i++) {
-		if (wanted(q, rows[i]))
-			rows[kept++] = rows[i];
-	}
-	sort_letters = q->sort;
-	sort_now = q->cli->now_usec;
-	if (kept)
-		qsort(rows, kept, sizeof *rows, compare_jobs);
 	if (q->json)
-		return print_json(q, (Mu__JobRow **)rows, kept);
-	print_jobs(q, (Mu__JobRow **)rows, kept);
-	return 0;
+		return list_json(q, &err);
+	return list_jobs(q, &err) ? load_error(q->cli, &err) : 0;
 }
 
 /* ---- options ---- */
@@ -413,10 +526,12 @@ static int prepare(struct squeue *q, struct mu_err *err)
 		if (g->option->arg == MU_ARG_IDS && g->value && (rc = read_ids(q, g->value, err)))
 			return rc;
 	}
-	q->sort = cli_args_value(args, OPT_sort);
-	if (!q->sort)
-		q->sort = q->start ? "S,i" : "P,t,-p";
-	rc = check_sort(q->sort, err);
+	q->not_mine = cli_args_has(args, OPT_notme);
+	q->licenses = cli_args_value(args, OPT_list_licenses);
+	q->reservation = cli_args_value(args, OPT_list_reservation);
+	q->cell_flags = cli_args_has(args, OPT_noconvert) ? CELL_NOCONVERT : 0;
+	const char *sort = cli_args_value(args, OPT_sort);
+	rc = read_sort(q, sort ? sort : q->start ? "S,i" : "P,t,-p", err);
 	if (!rc)
 		rc = read_format(q, err);
 	if (!rc)

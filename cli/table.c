@@ -25,11 +25,21 @@ static size_t char_bytes(const char *p, size_t len)
 	return n;
 }
 
+/* How many bytes at the front of TEXT are characters of one byte each: nearly always all. */
+static size_t plain_bytes(const char *text, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && !((unsigned char)text[n] & 0x80))
+		n++;
+	return n;
+}
+
 size_t cli_chars(const char *text, size_t len)
 {
-	size_t chars = 0;
+	size_t chars = plain_bytes(text, len);
 
-	for (size_t i = 0; i < len; chars++)
+	for (size_t i = chars; i < len; chars++)
 		i += char_bytes(text + i, len - i);
 	return chars;
 }
@@ -279,23 +289,35 @@ void cli_table_heading(const struct cli_format *f, struct mu_buf *out)
 	mu_buf_str(out, "\n");
 }
 
+/* What was written into OUT from FROM on becomes a column of WIDTH characters. */
+static void fit_width(struct mu_buf *out, size_t from, size_t want, bool right)
+{
+	size_t len = out->len - from, chars = cli_chars((char *)out->data + from, len), bytes = 0;
+
+	if (chars > want) {
+		while (want--)
+			bytes += char_bytes((char *)out->data + from + bytes, len - bytes);
+		out->len = from + bytes;
+		out->data[out->len] = 0;
+		return;
+	}
+	fill(out, ' ', want - chars);
+	if (right && chars < want) {
+		memmove(out->data + from + want - chars, out->data + from, len);
+		memset(out->data + from, ' ', want - chars);
+	}
+}
+
 void cli_table_row(const struct cli_format *f, const struct cli_cell *cell, struct mu_buf *out)
 {
-	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
-
 	mu_buf_str(out, f->before);
 	for (size_t i = 0; i < f->count; i++) {
 		const struct cli_item *it = &f->item[i];
+		size_t from = out->len;
 
-		if (it->width <= 0) { /* straight into the line: most columns of wide listings */
-			it->column->get(cell, out);
-		} else {
-			mu_buf_reset(&text);
-			mu_buf_add(&text, "", 0);
-			it->column->get(cell, &text);
-			cli_put_width(out, text.data ? (char *)text.data : "", text.len, it->width, it->right,
-				      0);
-		}
+		it->column->get(cell, out);
+		if (it->width > 0)
+			fit_width(out, from, (size_t)it->width, it->right);
 		mu_buf_str(out, it->after);
 	}
 	mu_buf_str(out, "\n");

@@ -77,6 +77,29 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret
 	return NULL;
 }
 
+bool mu_pb_next(struct mu_view *rest, struct mu_pb_field *ret)
+{
+	const uint8_t *p = rest->data, *end = p + rest->len;
+	uint64_t key, n = 0;
+	if (rest->len == 0 || !(p = varint(p, end, &key)) || key > UINT32_MAX)
+		return false;
+	*ret = (struct mu_pb_field){.number = (uint32_t)(key >> 3), .whole = {rest->data, 0}};
+	unsigned type = key & 7;
+	if (type == 0 && !(p = varint(p, end, &n)))
+		return false;
+	if (type == 2 && !(p = varint(p, end, &n)))
+		return false;
+	n = type == 0 ? 0 : type == 1 ? 8 : type == 5 ? 4 : n;
+	if (type == 3 || type == 4 || type > 5 || n > (uint64_t)(end - p))
+		return false;
+	if (type == 2)
+		ret->bytes = (struct mu_view){p, (size_t)n};
+	p += n;
+	ret->whole.len = (size_t)(p - rest->data);
+	*rest = (struct mu_view){p, (size_t)(end - p)};
+	return true;
+}
+
 struct check {
 	size_t room;  /* what the structures made from the bytes may still take */
 	bool unknown; /* a field that the vocabulary does not have was met */
@@ -85,7 +108,8 @@ struct check {
 static int check_message(const ProtobufCMessageDescriptor *type, const uint8_t *p, const uint8_t *end,
 			 int depth, struct check *c);
 
-/* Fields come in the order of their numbers as a rule: *AT, the place of the last one found, is tried first. */
+/* Fields come in the order of their numbers as a rule: *AT, the place of the last one found, is tried first.
+ */
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type, uint32_t tag,
 						unsigned *at)
 {

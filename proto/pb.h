@@ -22,6 +22,15 @@ ProtobufCMessage *mu_pb_unpack(const ProtobufCMessageDescriptor *type, const voi
 ProtobufCMessage *mu_pb_unpack_known(const ProtobufCMessageDescriptor *type, const void *data, size_t len, struct mu_arena *arena,
 				     bool *ret_unknown);
 
+/* One field of an encoded message. */
+struct mu_pb_field {
+	uint32_t number;
+	struct mu_view whole; /* with its tag */
+	struct mu_view bytes; /* of a string, bytes or message field, else empty */
+};
+/* Takes the next field from the front of REST; false at the end, and at malformed bytes (then REST is not empty). */
+bool mu_pb_next(struct mu_view *rest, struct mu_pb_field *ret);
+
 /* True for well-formed UTF-8: what a string field may hold. A text that is not must be refused before it is packed, because
  * nobody would unpack it again. */
 int mu_pb_is_text(const char *text);

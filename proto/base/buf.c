@@ -59,11 +59,15 @@ void mu_buf_printf(struct mu_buf *buf, const char *format, ...)
 	va_list args, again;
 	va_start(args, format);
 	va_copy(again, args);
-	int len = vsnprintf(NULL, 0, format, args);
+	/* Most texts fit into what is left, so they are formatted once. */
+	size_t left = buf->data ? buf->cap - buf->len : 0;
+	int len = vsnprintf(left ? (char *)buf->data + buf->len : NULL, left, format, args);
 	if (len < 0)
 		abort();
-	uint8_t *start = mu_buf_grow(buf, (size_t)len);
-	vsnprintf((char *)start, (size_t)len + 1, format, again);
+	if ((size_t)len < left)
+		buf->len += (size_t)len;
+	else
+		vsnprintf((char *)mu_buf_grow(buf, (size_t)len), (size_t)len + 1, format, again);
 	va_end(again);
 	va_end(args);
 }
