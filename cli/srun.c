@@ -16,6 +16,7 @@
 
 #include "cli/spec.h"
 #include "proto/hostlist.h"
+#include "proto/multiprog.h"
 #include "proto/pb.h"
 
 enum {
@@ -79,7 +80,38 @@ static ProtobufCBinaryData bytes(const char *text)
 	return (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 /* ---- what is asked ---- */
+
+/* --multi-prog: the file is read here, and every task must have its line before a node is asked. */
+static int read_programs(struct srun *s, uint32_t tasks, struct mu_err *err)
+{
+	MU_CLEANUP(mu_arena_free) struct mu_arena scratch = {0};
+	const char *path = s->args->words[0];
+	struct mu_multiprog prog;
+	char *text, **words;
+	size_t len, count;
+	int rc;
+
+	if (!cli_args_has(s->args, OPT_multi_prog))
+		return 0;
+	rc = cli_read_file(path, MU_MULTIPROG_BYTES, &s->cli->arena, &text, &len, err);
+	if (rc)
+		return rc;
+	rc = mu_multiprog_parse(text, len, &scratch, &prog, err);
+	for (uint32_t t = 0; rc == 0 && t < tasks; t++)
+		rc = mu_multiprog_words(&prog, t, &scratch, &words, &count, err);
+	if (rc)
+		return mu_wrap(err, "Configuration file %s invalid", path);
+	s->programs = (ProtobufCBinaryData){len, (uint8_t *)text};
+	return 0;
+}
 
 static int fill_words(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, struct mu_err *err)
 {
@@ -103,6 +135,9 @@ static int fill_words(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec,
 	ask->argv = mu_arena_alloc(a, s->args->word_count * sizeof *ask->argv);
 	for (size_t i = 0; i < s->args->word_count; i++)
 		ask->argv[ask->n_argv++] = bytes(s->args->words[i]);
+	ask->has_multi_prog = ask->multi_prog = s->programs.len > 0;
+	if (ask->multi_prog)
+		ask->argv[0] = s->programs;
 	ask->has_work_dir = 1;
 	ask->work_dir = spec->work_dir.len && spec->work_dir.data[0] == '/' ? spec->work_dir
 			: spec->work_dir.len
@@ -231,6 +266,8 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	rc = fill_nodes(s, ask, spec, err);
 	umask(mask);
 	if (!rc)
+		rc = read_programs(s, ask->ntasks, err);
+	if (!rc)
 		rc = fill_words(s, ask, spec, err);
 	if (rc)
 		return rc;
@@ -256,8 +293,8 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	ask->mem_cpu_mib = spec->mem_cpu_mib;
 	ask->gres = spec->gres;
 	ask->n_gres = spec->n_gres;
-	ask->has_overlap = ask->has_exact = ask->has_exclusive = ask->has_label = ask->has_unbuffered =
-	    ask->has_kill_on_bad_exit = 1;
+	ask->has_overlap = ask->has_exact = ask->has_exclusive = ask->has_label = ask->has_unbuffered = 1;
+	ask->has_kill_on_bad_exit = cli_args_has(args, OPT_kill_on_bad_exit);
 	ask->overlap = cli_args_has(args, OPT_overlap);
 	ask->exact = cli_args_has(args, OPT_exact);
 	ask->exclusive = cli_args_has(args, OPT_exclusive);
@@ -271,6 +308,8 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	ask->time_limit_sec = spec->time_limit_sec;
 	/* The name in the environment is the job's, not this step's. */
 	ask->name = cli_args_has(args, OPT_job_name) ? spec->name : NULL;
+	if (!ask->name && ask->multi_prog)
+		ask->name = (char *)base_name(s->args->words[0]);
 	ask->cpu_bind = (char *)(bind ? bind : cli_args_value(args, OPT_cpu_bind_old));
 	mu_buf_str(&text, "srun");
 	for (int i = 0; i < argc && text.len < 8192; i++)
@@ -499,12 +538,11 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 	struct cli_allocation a;
 	Mu__JobSpec job = *spec;
 	struct mu_err err = {0};
-	const char *slash = strrchr(s->args->words[0], '/');
 	int rc;
 
 	job.has_std_in = job.has_std_out = job.has_std_err = 0;
 	if (!job.name)
-		job.name = (char *)(slash ? slash + 1 : s->args->words[0]);
+		job.name = (char *)base_name(s->args->words[0]);
 	if (cli_args_has(s->args, OPT_test_only)) {
 		cli_error(s->cli, "--test-only is not supported by srun; ask sbatch --test-only");
 		return 1;

@@ -24,6 +24,7 @@ struct srun {
 	int manager; /* the step manager's connection of a step on several nodes; -1: none */
 	struct stream_reader manager_reader;
 	struct mu_buf environment;
+	ProtobufCBinaryData programs; /* --multi-prog: the file's text */
 	Mu__StepGranted *granted;
 };
 

@@ -623,13 +623,9 @@ int srun_stream(struct srun *s)
 	io.label_width = 1;
 	for (most = io.tasks ? io.tasks - 1 : 0; most >= 10; most /= 10)
 		io.label_width++;
-	io.wait_sec = wait ? (int64_t)strtoul(wait, NULL, 10) : 0;
+	io.wait_sec = wait ? (int64_t)strtoul(wait, NULL, 10) : s->granted->wait_sec;
 	io.open = s->conns;
-	io.kill_all = cli_args_has(s->args, OPT_kill_on_bad_exit) &&
-		      strcmp(cli_args_value(s->args, OPT_kill_on_bad_exit)
-				 ? cli_args_value(s->args, OPT_kill_on_bad_exit)
-				 : "1",
-			     "0") != 0;
+	io.kill_all = s->granted->kill_on_bad_exit;
 	for (size_t i = 0; i < s->conns; i++) {
 		stream_credit_init(&s->conn[i].in, STREAM_CREDIT);
 		stream_credit_init(&s->conn[i].out, STREAM_CREDIT);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/random.h>
@@ -19,6 +20,7 @@
 #include "exec/spool.h"
 #include "log/diag.h"
 #include "proto/base/bits.h"
+#include "proto/conf.h"
 #include "proto/layout/bind.h"
 #include "proto/pb.h"
 #include "proto/states.h"
@@ -159,6 +161,13 @@ static void put_streams(Mu__StepOrder *o, const Mu__StepAsk *ask)
 		o->std_in = ask->std_in;
 }
 
+/* What srun did not say is the cluster's. */
+static bool kills_on_bad_exit(const struct agent *a, const Mu__StepAsk *ask)
+{
+	return ask->has_kill_on_bad_exit ? ask->kill_on_bad_exit
+					 : strcmp(mu_conf_get(a->config, "KillOnBadExit", "0"), "1") == 0;
+}
+
 static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_placing *p)
 {
 	const Mu__StepAsk *ask = p->ask;
@@ -173,7 +182,9 @@ static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_pl
 	o->umask = ask->has_umask ? ask->umask : 022;
 	o->label = ask->label;
 	o->unbuffered = ask->unbuffered || ask->pty;
-	o->kill_on_bad_exit = ask->kill_on_bad_exit;
+	o->kill_on_bad_exit = kills_on_bad_exit(a, ask);
+	o->has_multi_prog = ask->has_multi_prog;
+	o->multi_prog = ask->multi_prog;
 	o->open_append = ask->open_append;
 	o->submit_line = ask->submit_line;
 	const char *slash = memrchr(ask->argv[0].data, '/', ask->argv[0].len);
@@ -232,8 +243,56 @@ static void put_part(Mu__StepOrder *o, const Mu__StepPart *part)
 	o->n_gres = part->n_gres;
 }
 
-/* --cpu-bind: which of the step's CPUs each task here may use. Without it the group's limit is all there is.
- */
+static bool has_word(const char *list, const char *word)
+{
+	for (const char *p = list; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
+		if (strcspn(p, ",") == strlen(word) && strncasecmp(p, word, strlen(word)) == 0)
+			return true;
+	return false;
+}
+
+static uint32_t units_of(const struct mu_bits *cpus, uint32_t width)
+{
+	uint32_t n = 0;
+	for (uint32_t cpu = mu_bits_next(cpus, 0); cpu != UINT32_MAX;
+	     cpu = mu_bits_next(cpus, (cpu / width + 1) * width))
+		n++;
+	return n;
+}
+
+/* With TaskPlugin=task/affinity a step is bound without asking where its tasks just fill sockets, cores or
+ * CPUs; TaskPluginParam says what holds for the others. */
+static void bind_by_itself(const struct agent *a, const struct mu_bits *allowed, uint32_t wanted,
+			   struct mu_bind *ret)
+{
+	static const struct {
+		const char *word, *autobind;
+		enum mu_bind_kind kind;
+	} row[] = {{"sockets", "autobind=sockets", MU_BIND_SOCKETS},
+		   {"cores", "autobind=cores", MU_BIND_CORES},
+		   {"threads", "autobind=threads", MU_BIND_THREADS}};
+	const char *param = mu_conf_get(a->config, "TaskPluginParam", "");
+	const uint32_t threads = a->inventory.threads_per_core ? a->inventory.threads_per_core : 1;
+	const uint32_t width[] = {threads * a->inventory.cores_per_socket, threads, 1};
+	ret->kind = MU_BIND_NONE;
+	if (!has_word(mu_conf_get(a->config, "TaskPlugin", ""), "task/affinity") || wanted == 0)
+		return;
+	ret->verbose = has_word(param, "verbose");
+	if (has_word(param, "none"))
+		return;
+	for (size_t i = 0; i < 3; i++)
+		if (has_word(param, row[i].word))
+			ret->kind = row[i].kind;
+	for (size_t i = 0; ret->kind == MU_BIND_NONE && i < 3; i++)
+		if (width[i] && units_of(allowed, width[i]) == wanted)
+			ret->kind = row[i].kind;
+	for (size_t i = 0; ret->kind == MU_BIND_NONE && i < 3; i++)
+		if (has_word(param, row[i].autobind))
+			ret->kind = row[i].kind;
+}
+
+/* Which of the step's CPUs each task here may use: as --cpu-bind says, else as the cluster does. Without
+ * either the group's limit is all there is. */
 static int put_binding(const struct agent *a, Mu__StepOrder *o, const struct agent_placing *p,
 		       struct mu_err *err)
 {
@@ -244,18 +303,20 @@ static int put_binding(const struct agent *a, Mu__StepOrder *o, const struct age
 	const struct mu_cpu_shape shape = {a->inventory.sockets, a->inventory.cores_per_socket,
 					   a->inventory.threads_per_core};
 	char text[8192];
-	if (!ask->cpu_bind || !ask->cpu_bind[0])
-		return 0;
-	int code = mu_bind_parse(ask->cpu_bind, p->arena, &bind, err);
+	uint32_t cpus_each = ask->has_cpus_per_task && ask->cpus_per_task ? ask->cpus_per_task : 1;
+	int code = 0;
+	mu_bits_parse(&allowed, o->cpu_list, EXE_CPUS_MAX);
+	if (ask->cpu_bind && ask->cpu_bind[0])
+		code = mu_bind_parse(ask->cpu_bind, p->arena, &bind, err);
+	else
+		bind_by_itself(a, &allowed, (uint32_t)o->n_task * cpus_each, &bind);
 	if (code == 0 && ask->distribution && ask->distribution[0])
 		code = mu_distribution_parse(ask->distribution, &how, err);
 	o->has_bind_verbose = 1;
 	o->bind_verbose = bind.verbose;
 	mask = mu_arena_alloc(p->arena, (o->n_task + 1) * sizeof *mask);
-	mu_bits_parse(&allowed, o->cpu_list, EXE_CPUS_MAX);
 	if (code == 0 && bind.kind != MU_BIND_NONE && (bind.kind != MU_BIND_DEFAULT || bind.verbose))
-		code = mu_bind_masks(&shape, &allowed, (uint32_t)o->n_task,
-				     ask->has_cpus_per_task ? ask->cpus_per_task : 1, &bind, how.sockets,
+		code = mu_bind_masks(&shape, &allowed, (uint32_t)o->n_task, cpus_each, &bind, how.sockets,
 				     mask, err);
 	else
 		bind.kind = MU_BIND_NONE;
@@ -291,13 +352,17 @@ static uint32_t take_number(struct agent_attempt *t)
 	return step;
 }
 
-static void answer_granted(struct agent_client *c, const struct agent_placing *p, uint32_t step, bool parts)
+static void answer_granted(const struct agent *a, struct agent_client *c, const struct agent_placing *p,
+			   uint32_t step, bool parts)
 {
 	Mu__StepGranted m = MU__STEP_GRANTED__INIT;
 	size_t n = p->n_part;
 	m.has_job = m.has_step = 1;
 	m.job = p->t->order->job;
 	m.step = step;
+	m.has_kill_on_bad_exit = m.has_wait_sec = 1;
+	m.kill_on_bad_exit = kills_on_bad_exit(a, p->ask);
+	m.wait_sec = (uint32_t)strtoul(mu_conf_get(a->config, "WaitTime", "0"), NULL, 10);
 	m.node = mu_arena_alloc(p->arena, n * sizeof *m.node);
 	m.tasks = mu_arena_alloc(p->arena, n * sizeof *m.tasks);
 	m.cpus = mu_arena_alloc(p->arena, n * sizeof *m.cpus);
@@ -352,7 +417,7 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 	o->is_part = is_part;
 	o->leftover =
 	    (ProtobufCBinaryData){c->reader.in.len - c->reader.used, c->reader.in.data + c->reader.used};
-	answer_granted(c, p, step, false);
+	answer_granted(a, c, p, step, false);
 	struct agent_step *s, *lead = step_of(t, step, true);
 	if (agent_launch_step(a, t, o, arena, c->fd, &s, &err)) {
 		Mu__StepEnded e = MU__STEP_ENDED__INIT;
@@ -395,7 +460,7 @@ static bool grant_parts(struct agent *a, struct agent_attempt *t, struct agent_c
 	}
 	o->gres = p->part[0]->gres;
 	o->n_gres = p->part[0]->n_gres;
-	answer_granted(c, p, step, true);
+	answer_granted(a, c, p, step, true);
 	agent_lead_add(t, o, arena, p->part, p->n_part);
 	return true;
 }

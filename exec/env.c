@@ -57,6 +57,15 @@ static void put_S(struct env_list *l, const char *name, const char *value)
 	put_text(l, name, value && value[0] ? value : NULL);
 }
 
+/* What a step takes over as the job was given it. */
+static const char *hint_of(const Mu__JobSpec *spec, const char *name)
+{
+	for (size_t i = 0; i < spec->n_hint; i++)
+		if (strcmp(spec->hint[i]->name, name) == 0)
+			return spec->hint[i]->value;
+	return NULL;
+}
+
 /* "4(x2),2": counts of neighbours that are equal folded. */
 static const char *fold_counts(struct mu_arena *arena, const Mu__AttemptOrder *o, bool tasks)
 {

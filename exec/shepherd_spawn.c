@@ -16,6 +16,7 @@
 #include "exec/env.h"
 #include "exec/pattern.h"
 #include "exec/shepherd_step.h"
+#include "proto/multiprog.h"
 #include "proto/states.h"
 
 /* What a child says before exec when it cannot become what it should. */
@@ -245,6 +246,9 @@ struct child_plan {
 	size_t env_count;
 	bool limited[LIMITS];
 	rlim_t limit[LIMITS];
+	struct mu_multiprog prog; /* of a step with several programs */
+	char **more;		  /* words behind its file: every task gets them */
+	size_t more_count;
 	char *work_dir;
 	gid_t groups[256];
 	int group_count;
@@ -410,13 +414,38 @@ static void task_env(struct shep_step *s, struct shep_task *t, size_t local, cha
 		env[used + i] = mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value);
 }
 
+static int read_programs(struct shep_step *s, struct child_plan *p, struct mu_err *err)
+{
+	const ProtobufCBinaryData *text = &s->order->argv[0];
+	p->more = p->argv + 1;
+	p->more_count = s->order->n_argv - 1;
+	return mu_multiprog_parse((const char *)text->data, text->len, &s->arena, &p->prog, err);
+}
+
+static int choose_program(struct shep_step *s, const struct shep_task *t, struct child_plan *p,
+			  struct mu_err *err)
+{
+	char **words;
+	size_t count;
+	int code = mu_multiprog_words(&p->prog, t->number, &s->arena, &words, &count, err);
+	if (code)
+		return code;
+	p->argv = mu_arena_alloc(&s->arena, (count + p->more_count + 1) * sizeof *p->argv);
+	memcpy(p->argv, words, count * sizeof *p->argv);
+	memcpy(p->argv + count, p->more, p->more_count * sizeof *p->argv);
+	return 0;
+}
+
 static int start_task(struct shep_step *s, size_t index, struct child_plan *p, size_t env_used,
 		      struct mu_err *err)
 {
 	struct shep_task *t = &s->task[index];
 	struct task_files f = {-1, -1, -1, ""};
-	int launch[2], enter_errno, code = open_files(s, t, &f, err);
-	s->files_failed = code != 0;
+	int launch[2], enter_errno, code = s->order->multi_prog ? choose_program(s, t, p, err) : 0;
+	if (code == 0) {
+		code = open_files(s, t, &f, err);
+		s->files_failed = code != 0;
+	}
 	if (code == 0 && pipe2(launch, O_CLOEXEC))
 		code = mu_fail(err, MU_EIO, "cannot make a pipe: %s", strerror(errno));
 	if (code) {
@@ -456,6 +485,11 @@ int shep_spawn(struct shep_step *s, struct mu_err *err)
 	if (o->n_argv == 0)
 		return mu_fail(err, MU_EINVAL, "no program was named");
 	p.argv = word_list(&s->arena, o->argv, o->n_argv, 0);
+	if (o->multi_prog) {
+		int code = read_programs(s, &p, err);
+		if (code)
+			return code;
+	}
 	p.env = word_list(&s->arena, o->env, o->n_env, 3);
 	p.env_count = o->n_env;
 	take_limits(&p);
