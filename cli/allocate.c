@@ -249,7 +249,15 @@ int cli_allocation_again(struct cli *c, struct cli_allocation *a)
 	return rc;
 }
 
-/* The first node's agent has the order and holds the allocation. */
+/* The node knows nothing of it, or no more: does it still run? */
+static bool is_over(struct cli *c, struct cli_allocation *a)
+{
+	struct mu_err err = {0};
+
+	return cli_job_ask(c, &a->job, 2, 0, &err) == 0 && a->job.row->state != JOB_RUNNING;
+}
+
+/* The first node's agent has the order and holds the allocation. Its prolog may take as long as it likes. */
 static int wait_ready(struct cli *c, struct cli_allocation *a, bool hold, struct mu_err *err)
 {
 	unsigned msec = READY_FIRST_MSEC;
@@ -260,10 +268,13 @@ static int wait_ready(struct cli *c, struct cli_allocation *a, bool hold, struct
 		rc = ask_hold(c, a, hold, err);
 		if (rc == 0)
 			return 0;
+		if (rc == MU_EJOBID && told && is_over(c, a))
+			return mu_fail(err, MU_EALREADYDONE, "%s", mu_strerror(MU_EALREADYDONE));
+		tries -= rc > 0 && tries > 5;
 		if ((rc < 0 && rc != MU_EJOBID && rc != MU_ECONNECT) || tries == READY_TRIES ||
 		    interrupted(a))
 			return rc < 0 ? rc : mu_fail(err, MU_ENODEBUSY, "%s", mu_strerror(MU_ENODEBUSY));
-		if (tries > 4 && !told && is_salloc(c) && !c->quiet)
+		if (tries > 4 && !told && is_salloc(c) && !c->quiet && !is_over(c, a))
 			cli_say(c, "Waiting for resource configuration");
 		told = told || tries > 4;
 		pause_msec(msec);

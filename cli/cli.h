@@ -27,6 +27,7 @@ struct cli_conf {
 	const char *path;
 	const char *cluster;
 	const char *run_dir, *key_dir;
+	const char *srun_prolog, *srun_epilog; /* NULL: none */
 	unsigned port;
 	unsigned message_timeout_sec;
 	struct {

@@ -131,6 +131,10 @@ static int take(struct cli_conf *conf, const char *key, const char *value, struc
 		conf->port = read_port(value);
 	else if (strcasecmp(key, "MessageTimeout") == 0)
 		conf->message_timeout_sec = (unsigned)strtoul(value, NULL, 10);
+	else if (strcasecmp(key, "SrunProlog") == 0)
+		conf->srun_prolog = value;
+	else if (strcasecmp(key, "SrunEpilog") == 0)
+		conf->srun_epilog = value;
 	else if (strcasecmp(key, "MusterRunDir") == 0)
 		conf->run_dir = value;
 	else if (strcasecmp(key, "MusterKeyDir") == 0)

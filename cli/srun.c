@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -252,6 +253,20 @@ static int fill_nodes(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec,
 	return 0;
 }
 
+static void put_path(struct srun *s, const struct cli_args *args, int option, protobuf_c_boolean *ret_has,
+		     ProtobufCBinaryData *ret)
+{
+	const char *value = cli_args_value(args, option);
+	char cwd[4096];
+
+	if (!value || !*value)
+		return;
+	if (value[0] != '/' && getcwd(cwd, sizeof cwd))
+		value = mu_arena_printf(&s->cli->arena, "%s/%s", cwd, value);
+	*ret_has = 1;
+	*ret = bytes(value);
+}
+
 static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int argc, char **argv,
 		    struct mu_err *err)
 {
@@ -301,6 +316,8 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	ask->label = cli_args_has(args, OPT_label);
 	ask->unbuffered = cli_args_has(args, OPT_unbuffered);
 	ask->kill_on_bad_exit = cli_args_has(args, OPT_kill_on_bad_exit) && (!kill || strcmp(kill, "0") != 0);
+	put_path(s, args, OPT_task_prolog, &ask->has_task_prolog, &ask->task_prolog);
+	put_path(s, args, OPT_task_epilog, &ask->has_task_epilog, &ask->task_epilog);
 	ask->has_umask = ask->has_immediate = 1;
 	ask->umask = mask;
 	ask->immediate = cli_args_has(args, OPT_immediate);
@@ -504,6 +521,41 @@ static int find_job(struct srun *s, struct mu_err *err)
 	return 0;
 }
 
+/* SrunProlog and SrunEpilog, or what --prolog and --epilog name instead: they see the step's command line,
+ * and their end changes nothing. */
+static void run_here(struct srun *s, int option, const char *usual, const char *context)
+{
+	const char *program = cli_args_value(s->args, option);
+	char **argv = mu_arena_alloc(&s->cli->arena, (s->args->word_count + 2) * sizeof *argv);
+	int status;
+
+	program = program ? program : usual;
+	if (!program || !*program || strcasecmp(program, "none") == 0)
+		return;
+	argv[0] = (char *)program;
+	for (size_t i = 0; i < s->args->word_count; i++)
+		argv[i + 1] = s->args->words[i];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		char id[16];
+
+		snprintf(id, sizeof id, "%u", s->job.job);
+		setenv("SLURM_SCRIPT_CONTEXT", context, 1);
+		setenv("SLURM_JOB_ID", id, 1);
+		setenv("SLURM_JOBID", id, 1);
+		execvp(program, argv);
+		cli_error(s->cli, "%s: %s", program, strerror(errno));
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (pid < 0)
+		cli_error(s->cli, "%s: %s", program, strerror(errno));
+	else if (WIFEXITED(status) && WEXITSTATUS(status) && s->cli->verbose)
+		cli_say(s->cli, "%s: %s rc=%d", context, program, WEXITSTATUS(status));
+}
+
 /* Runs the step in s->job and gives srun's exit code. */
 static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **argv)
 {
@@ -517,6 +569,8 @@ static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **ar
 	}
 	rc = cli_job_door(s->cli, &s->job, &err);
 	if (!rc)
+		run_here(s, OPT_prolog, s->cli->conf.srun_prolog, "srun_prolog");
+	if (!rc)
 		rc = ask_until_granted(s, &ask, &err);
 	mu_buf_free(&s->environment);
 	if (rc == MU_ECONNECT && s->job.first.node)
@@ -529,6 +583,7 @@ static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **ar
 	say_launch(s);
 	rc = srun_stream(s);
 	hang_up(s);
+	run_here(s, OPT_epilog, s->cli->conf.srun_epilog, "srun_epilog");
 	return rc;
 }
 

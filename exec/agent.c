@@ -215,6 +215,7 @@ static void read_conf(struct agent *a)
 	a->limit_cpus = mu_conf_on(a->config, "ConstrainCores", 1);
 	a->limit_memory = mu_conf_on(a->config, "ConstrainRAMSpace", 1);
 	a->fence_devices = mu_conf_on(a->config, "ConstrainDevices", 1);
+	a->live = a->config;
 	agent_config_follow(a, a->config);
 }
 
@@ -398,8 +399,11 @@ static struct agent_step *step_of_pid(struct agent *a, pid_t pid, struct agent_a
 
 static void reap(struct agent *a)
 {
-	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
+	int status;
+	for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
 		struct agent_attempt *t;
+		if (agent_prog_reaped(a, pid, status))
+			continue;
 		struct agent_step *s = step_of_pid(a, pid, &t);
 		if (!s)
 			continue;
@@ -463,6 +467,8 @@ static void retry_controls(struct agent *a)
 static int timeout_msec(struct agent *a)
 {
 	int64_t now = exe_boot_usec(), due = agent_attempts_due(a), other = agent_cluster_due(a);
+	due = other < due ? other : due;
+	other = agent_prog_due(a);
 	due = other < due ? other : due;
 	for (struct agent_attempt *t = a->attempt; t; t = t->next)
 		for (struct agent_step *s = t->step; s; s = s->next)
@@ -537,6 +543,7 @@ static void turn(struct agent *a, struct slots *p)
 		take_signals(a);
 	retry_controls(a);
 	agent_attempts_timer(a);
+	agent_prog_timer(a);
 	agent_cluster_turn(a);
 }
 

@@ -7,6 +7,7 @@
  *   agent_recover.c  what an earlier agent left in the spool and in control groups
  *   agent_step.c     srun and salloc: connections, requests, grants: the step manager
  *   agent_place.c    where a step's tasks go inside the allocation
+ *   agent_prog.c     prolog, epilog, health check: the site's programs
  *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
  * One thread holds all of it; the link threads know only bytes. */
 #ifndef EXEC_AGENT_H
@@ -98,9 +99,13 @@ struct agent_attempt {
 	int64_t blob_since_usec;
 	uint32_t blob_failures;
 	bool steps_changed, report_sent;
+	bool prog_running;	     /* its prolog or epilog */
+	Mu__AttemptEnded *early;     /* its end, while something of it is still there; in ARENA */
+	bool early_sent, early_told; /* on its way; a controller has it */
 };
 
 struct agent_client;
+struct agent_prog;
 
 struct agent {
 	/* What it was started with. */
@@ -112,6 +117,8 @@ struct agent {
 	struct mu_arena conf_arena;
 	Mu__Config *config;
 	const Mu__NodeConf *conf;
+	const Mu__Config *live; /* as the log has it now: what concerns jobs is read here */
+	struct mu_arena live_arena;
 	struct auth_keys keys;
 	struct exe_inventory inventory;
 	struct exe_cgroup_host host;
@@ -124,6 +131,10 @@ struct agent {
 	size_t attempt_count;
 	struct agent_client *client;
 	size_t client_count, holder_count;
+	struct agent_prog *prog;
+	size_t prog_count;
+	bool health_running, health_done;
+	int64_t health_boot_usec; /* when the next check is due */
 	int listener, tcp_listener, signal_fd, wake_fd;
 	/* What it has with the controllers. */
 	struct agent_link *poll_link, *report_link, *blob_link;
@@ -167,6 +178,20 @@ void agent_attempts_timer(struct agent *a);
 int64_t agent_attempts_due(struct agent *a);
 void agent_attempt_forget(struct agent *a, struct agent_attempt *t); /* the floor is on disk */
 
+/* The site's prolog and epilog for T have ended. */
+void agent_attempt_prolog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail);
+void agent_attempt_epilog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail);
+
+/* agent_prog.c */
+enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE };
+/* Starts the program that PATTERN names (or all that it matches, one after another) for T, or for the node
+ * where T is NULL. RET_RUNNING is false where nothing matches. 0, or why it cannot be started. */
+int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
+		     const char *pattern, bool *ret_running, struct mu_err *err);
+bool agent_prog_reaped(struct agent *a, pid_t pid, int status); /* false: it was none of these */
+void agent_prog_timer(struct agent *a);
+int64_t agent_prog_due(struct agent *a);
+
 /* agent_launch.c */
 int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *err);
 int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *err);
@@ -191,6 +216,9 @@ Mu__StepOrder *agent_order_new(const struct agent *a, const struct agent_attempt
 int agent_limits(struct agent *a, const Mu__AllocNode *here, uint64_t memory_mib, const char *cpu_list,
 		 Mu__GresGot *const *gres, size_t gres_count, struct mu_arena *arena,
 		 struct exe_cgroup_limits *ret, struct mu_err *err);
+/* TaskProlog and TaskEpilog with srun's own, which may be empty. */
+void agent_task_programs(const struct agent *a, Mu__StepOrder *o, ProtobufCBinaryData prolog,
+			 ProtobufCBinaryData epilog, struct mu_arena *arena);
 int64_t agent_time_left_sec(const struct agent_attempt *t); /* 0: no limit; at least 1 otherwise */
 
 /* agent.c */

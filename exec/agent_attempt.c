@@ -15,6 +15,7 @@
 #include "exec/spool.h"
 #include "log/diag.h"
 #include "proto/base/bits.h"
+#include "proto/conf.h"
 #include "proto/pb.h"
 #include "proto/states.h"
 
@@ -176,15 +177,61 @@ static Mu__AttemptEnded *describe_end(struct agent *a, struct agent_attempt *t)
 		e->exit_signal = t->record->release_code >> 8;
 	if (!e->detail && t->record->ended)
 		e->detail = t->record->ended->detail;
+	e->drain = t->record->drain;
 	put_steps(a, t, e);
 	return e;
+}
+
+/* Something of the attempt stays for a while: how it ended is told all the same. */
+static void tell_early(struct agent *a, struct agent_attempt *t)
+{
+	if (t->early && (t->early_sent || strcmp(t->early->drain ? t->early->drain : "",
+						 t->record->drain ? t->record->drain : "") == 0))
+		return;
+	t->early = describe_end(a, t);
+	t->early->released = false;
+	t->early_told = false;
+}
+
+/* True while the epilog runs, or is to be waited for. */
+static bool epilog_first(struct agent *a, struct agent_attempt *t)
+{
+	const char *program = mu_conf_get(a->live, "Epilog", NULL);
+	struct mu_err err = {0};
+	if (t->prog_running)
+		return true;
+	if (!program || !program[0] || t->record->epiloged || t->record->end_cause == END_NO_SUCH_ATTEMPT)
+		return false;
+	t->phase = EXE_ENDING;
+	t->record->has_epiloged = 1;
+	if (agent_prog_start(a, AGENT_EPILOG, t, program, &t->prog_running, &err)) {
+		t->record->epiloged = true;
+		t->record->drain = "Epilog error";
+		diag_error("job %u: %s", t->order->job, err.text);
+	}
+	if (t->prog_running)
+		tell_early(a, t);
+	t->force_boot_usec = INT64_MAX;
+	return t->prog_running;
+}
+
+void agent_attempt_epilog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail)
+{
+	(void)detail;
+	t->prog_running = false;
+	t->record->has_epiloged = 1;
+	t->record->epiloged = true;
+	if (!good)
+		t->record->drain = "Epilog error";
+	agent_attempt_save(t, false);
+	agent_attempt_settle(a, t);
 }
 
 void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 {
 	struct mu_err err = {0};
 	bool over = t->phase == EXE_ENDING || (batch_of(t) && batch_of(t)->ended);
-	if (t->phase == EXE_ENDED || !over || t->steps_live)
+	if (t->phase == EXE_ENDED || !over || t->steps_live || t->prog_running)
 		return;
 	if (t->group_made && (exe_cgroup_kill(&a->host, t->cgroup, SETTLE_KILL_MSEC, &err) ||
 			      exe_cgroup_remove(&a->host, t->cgroup, &err))) {
@@ -194,6 +241,8 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 		t->force_boot_usec = exe_boot_usec() + SETTLE_AGAIN_USEC;
 		return;
 	}
+	if (epilog_first(a, t))
+		return;
 	t->record->ended = describe_end(a, t);
 	t->phase = EXE_ENDED;
 	agent_attempt_save(t, false); /* forced to disk where the report of it must wait */
@@ -310,7 +359,7 @@ static struct agent_attempt *take_up(struct agent *a, const Mu__AttemptOrder *or
 void agent_attempt_blobs(struct agent *a, struct agent_attempt *t)
 {
 	struct mu_err err = {0};
-	if (t->wants_script || t->wants_env || t->phase != EXE_STARTING)
+	if (t->wants_script || t->wants_env || t->prog_running || t->phase != EXE_STARTING)
 		return;
 	int code = agent_group_make(a, t, &err);
 	if (code == 0)
@@ -323,16 +372,61 @@ void agent_attempt_blobs(struct agent *a, struct agent_attempt *t)
 		t->phase = EXE_RUNNING;
 }
 
+/* An allocation is there when its group is. */
+static void open_allocation(struct agent *a, struct agent_attempt *t)
+{
+	struct mu_err err = {0};
+	if (agent_group_make(a, t, &err))
+		agent_attempt_fail(a, t, err.text);
+	else
+		t->phase = EXE_RUNNING;
+}
+
+static bool has_script(const struct agent_attempt *t)
+{
+	return t->order->batch_host && t->order->spec->batch;
+}
+
+/* The prolog runs on every node of the allocation before anything of the job does. False: it cannot. */
+static bool prolog_begin(struct agent *a, struct agent_attempt *t)
+{
+	const char *program = mu_conf_get(a->live, "Prolog", NULL);
+	struct mu_err err = {0};
+	if (!program || !program[0] || t->record->prologed)
+		return true;
+	if (agent_prog_start(a, AGENT_PROLOG, t, program, &t->prog_running, &err) == 0)
+		return true;
+	agent_attempt_prolog_ended(a, t, false, err.text);
+	return false;
+}
+
+void agent_attempt_prolog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail)
+{
+	t->prog_running = false;
+	t->record->has_prologed = 1;
+	t->record->prologed = true;
+	if (!good)
+		t->record->drain = "Prolog error";
+	agent_attempt_save(t, false);
+	if (t->phase != EXE_STARTING)
+		agent_attempt_settle(a, t);
+	else if (!good)
+		agent_attempt_fail(a, t, detail);
+	else if (has_script(t))
+		agent_attempt_blobs(a, t);
+	else
+		open_allocation(a, t);
+}
+
 /* What a fresh order needs before it runs. */
 void agent_attempt_begin(struct agent *a, struct agent_attempt *t)
 {
-	struct mu_err err = {0};
 	t->phase = EXE_STARTING;
-	if (!t->order->batch_host || !t->order->spec->batch) {
-		if (agent_group_make(a, t, &err))
-			agent_attempt_fail(a, t, err.text);
-		else
-			t->phase = EXE_RUNNING;
+	if (!prolog_begin(a, t))
+		return;
+	if (!has_script(t)) {
+		if (!t->prog_running)
+			open_allocation(a, t);
 		return;
 	}
 	t->wants_script = true;
@@ -484,6 +578,43 @@ void agent_apply(struct agent *a, const Mu__OrderSet *set)
 
 /* ---- time ---- */
 
+struct names {
+	char text[400];
+	size_t used;
+};
+
+static void name_process(void *arg, pid_t pid)
+{
+	struct names *n = arg;
+	char path[64], word[32] = "?";
+	snprintf(path, sizeof path, "/proc/%d/comm", pid);
+	FILE *f = fopen(path, "re");
+	if (f && fgets(word, sizeof word, f))
+		word[strcspn(word, "\n")] = 0;
+	if (f)
+		fclose(f);
+	if (n->used + 64 < sizeof n->text)
+		n->used +=
+		    (size_t)snprintf(n->text + n->used, sizeof n->text - n->used, " %s[%d]", word, pid);
+}
+
+/* What survives SIGKILL past UnkillableStepTimeout takes the node out of service, by name. */
+static void look_for_unkillable(struct agent *a, struct agent_attempt *t)
+{
+	struct names n = {.used = 0};
+	struct mu_err err = {0};
+	const char *program = mu_conf_get(a->live, "UnkillableStepProgram", NULL);
+	bool running;
+	if (t->record->drain || exe_cgroup_each(&a->host, t->cgroup, name_process, &n) == 0)
+		return;
+	t->record->drain = mu_arena_printf(&t->arena, "Kill task failed:%s", n.text);
+	diag_error("job %u: processes survive SIGKILL:%s", t->order->job, n.text);
+	agent_attempt_save(t, false);
+	tell_early(a, t);
+	if (program && program[0] && agent_prog_start(a, AGENT_UNKILLABLE, t, program, &running, &err))
+		diag_error("%s", err.text);
+}
+
 static void force(struct agent *a, struct agent_attempt *t)
 {
 	/* The shepherds had their time. What survives SIGKILL is the kernel's; it is tried until it is gone.
@@ -492,6 +623,7 @@ static void force(struct agent *a, struct agent_attempt *t)
 		for (struct agent_step *s = t->step; s; s = s->next)
 			if (!s->ended && s->pid > 0)
 				kill(s->pid, SIGKILL);
+	look_for_unkillable(a, t);
 	t->force_boot_usec = exe_boot_usec() + SETTLE_AGAIN_USEC;
 	agent_attempt_settle(a, t);
 }

@@ -157,12 +157,17 @@ static void take_config(struct agent *a, const Mu__Reply *reply)
 	a->config_wanted = false;
 	if (!reply->rows || reply->rows->n_row == 0)
 		return;
-	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+	struct mu_arena arena = {0};
 	const ProtobufCBinaryData *row = &reply->rows->row[0];
 	Mu__ConfigRow *c =
 	    (Mu__ConfigRow *)mu_pb_unpack(&mu__config_row__descriptor, row->data, row->len, &arena);
-	if (!c || !c->config)
+	if (!c || !c->config) {
+		mu_arena_free(&arena);
 		return;
+	}
+	mu_arena_free(&a->live_arena);
+	a->live_arena = arena;
+	a->live = c->config;
 	agent_config_follow(a, c->config);
 	diag_info("the cluster's configuration has changed: KillWait=%u, heartbeat every %u s",
 		  a->kill_wait_sec, a->heartbeat_sec);
@@ -210,6 +215,9 @@ static size_t put_ended(struct agent *a, Mu__ReportAsk *report)
 		if (t->phase == EXE_ENDED && !t->record->acknowledged) {
 			report->ended[report->n_ended++] = t->record->ended;
 			t->report_sent = true;
+		} else if (t->phase == EXE_ENDING && t->early && !t->early_told) {
+			report->ended[report->n_ended++] = t->early;
+			t->early_sent = true;
 		}
 	return report->n_ended;
 }
@@ -323,6 +331,8 @@ static void take_report_answer(struct agent *a)
 			agent_attempt_save(t, true); /* nobody else has it yet: it must outlive a power cut */
 		}
 		t->report_sent = false;
+		t->early_told = t->early_told || (t->early_sent && done);
+		t->early_sent = false;
 	}
 }
 

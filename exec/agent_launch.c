@@ -86,9 +86,9 @@ void agent_env_words(const struct agent *a, struct exe_env_words *ret)
 	*ret = (struct exe_env_words){.cluster = a->cluster,
 				      .node = a->node,
 				      .conf_path = a->conf_path,
-				      .propagate = mu_conf_get(a->config, "PropagateResourceLimits", NULL),
+				      .propagate = mu_conf_get(a->live, "PropagateResourceLimits", NULL),
 				      .propagate_except =
-					  mu_conf_get(a->config, "PropagateResourceLimitsExcept", NULL)};
+					  mu_conf_get(a->live, "PropagateResourceLimitsExcept", NULL)};
 }
 
 /* ---- orders ---- */
@@ -160,6 +160,27 @@ static ProtobufCBinaryData text_bytes(struct mu_arena *arena, const char *text)
 	return (ProtobufCBinaryData){strlen(copy), (uint8_t *)copy};
 }
 
+static void add_program(ProtobufCBinaryData **list, size_t *count, ProtobufCBinaryData word,
+			struct mu_arena *arena)
+{
+	if (word.len == 0)
+		return;
+	if (!*list)
+		*list = mu_arena_alloc(arena, 2 * sizeof **list);
+	(*list)[(*count)++] = word;
+}
+
+void agent_task_programs(const struct agent *a, Mu__StepOrder *o, ProtobufCBinaryData prolog,
+			 ProtobufCBinaryData epilog, struct mu_arena *arena)
+{
+	add_program(&o->task_prolog, &o->n_task_prolog,
+		    text_bytes(arena, mu_conf_get(a->live, "TaskProlog", "")), arena);
+	add_program(&o->task_prolog, &o->n_task_prolog, prolog, arena);
+	add_program(&o->task_epilog, &o->n_task_epilog, epilog, arena);
+	add_program(&o->task_epilog, &o->n_task_epilog,
+		    text_bytes(arena, mu_conf_get(a->live, "TaskEpilog", "")), arena);
+}
+
 static void batch_files(struct agent *a, Mu__StepOrder *o, const Mu__JobSpec *spec, struct mu_arena *arena)
 {
 	o->has_std_in = o->has_std_out = o->has_std_err = o->has_work_dir = o->has_open_append =
@@ -198,6 +219,7 @@ int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *
 	exe_env_build(job, &words, NULL, (struct mu_view){t->env.data, t->env.len}, &arena, &o->env,
 		      &o->n_env);
 	batch_files(a, o, spec, &arena);
+	agent_task_programs(a, o, (ProtobufCBinaryData){0}, (ProtobufCBinaryData){0}, &arena);
 	o->task = mu_arena_alloc(&arena, sizeof *o->task);
 	o->n_task = 1;
 	o->name = mu_arena_strdup(&arena, "batch");

@@ -13,6 +13,7 @@
 #include "exec/shepherd.h"
 #include "exec/spool.h"
 #include "log/diag.h"
+#include "proto/conf.h"
 #include "proto/pb.h"
 #include "proto/states.h"
 
@@ -194,7 +195,8 @@ static void recover_attempt(struct agent *a, const char *name)
 		r->end_cause = END_NODE_FAIL;
 	} else if (r->ending) {
 		t->phase = EXE_ENDING;
-	} else if (t->step || !t->order->batch_host || !t->order->spec->batch) {
+	} else if (t->step || (!(t->order->batch_host && t->order->spec->batch) &&
+			       (r->prologed || !mu_conf_get(a->live, "Prolog", NULL)))) {
 		t->phase = EXE_RUNNING;
 	} else {
 		agent_attempt_begin(a, t);

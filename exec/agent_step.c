@@ -165,7 +165,7 @@ static void put_streams(Mu__StepOrder *o, const Mu__StepAsk *ask)
 static bool kills_on_bad_exit(const struct agent *a, const Mu__StepAsk *ask)
 {
 	return ask->has_kill_on_bad_exit ? ask->kill_on_bad_exit
-					 : strcmp(mu_conf_get(a->config, "KillOnBadExit", "0"), "1") == 0;
+					 : strcmp(mu_conf_get(a->live, "KillOnBadExit", "0"), "1") == 0;
 }
 
 static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_placing *p)
@@ -228,6 +228,7 @@ static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct
 	o->rows = ask->rows;
 	o->columns = ask->columns;
 	put_whole(o, p->whole);
+	agent_task_programs(a, o, ask->task_prolog, ask->task_epilog, p->arena);
 	return o;
 }
 
@@ -271,11 +272,11 @@ static void bind_by_itself(const struct agent *a, const struct mu_bits *allowed,
 	} row[] = {{"sockets", "autobind=sockets", MU_BIND_SOCKETS},
 		   {"cores", "autobind=cores", MU_BIND_CORES},
 		   {"threads", "autobind=threads", MU_BIND_THREADS}};
-	const char *param = mu_conf_get(a->config, "TaskPluginParam", "");
+	const char *param = mu_conf_get(a->live, "TaskPluginParam", "");
 	const uint32_t threads = a->inventory.threads_per_core ? a->inventory.threads_per_core : 1;
 	const uint32_t width[] = {threads * a->inventory.cores_per_socket, threads, 1};
 	ret->kind = MU_BIND_NONE;
-	if (!has_word(mu_conf_get(a->config, "TaskPlugin", ""), "task/affinity") || wanted == 0)
+	if (!has_word(mu_conf_get(a->live, "TaskPlugin", ""), "task/affinity") || wanted == 0)
 		return;
 	ret->verbose = has_word(param, "verbose");
 	if (has_word(param, "none"))
@@ -362,7 +363,7 @@ static void answer_granted(const struct agent *a, struct agent_client *c, const 
 	m.step = step;
 	m.has_kill_on_bad_exit = m.has_wait_sec = 1;
 	m.kill_on_bad_exit = kills_on_bad_exit(a, p->ask);
-	m.wait_sec = (uint32_t)strtoul(mu_conf_get(a->config, "WaitTime", "0"), NULL, 10);
+	m.wait_sec = (uint32_t)strtoul(mu_conf_get(a->live, "WaitTime", "0"), NULL, 10);
 	m.node = mu_arena_alloc(p->arena, n * sizeof *m.node);
 	m.tasks = mu_arena_alloc(p->arena, n * sizeof *m.tasks);
 	m.cpus = mu_arena_alloc(p->arena, n * sizeof *m.cpus);

@@ -118,22 +118,32 @@ static uint32_t oom_count(struct shep_step *s)
 	return u.oom_kills;
 }
 
+static void task_over(struct shep_step *s, struct shep_task *t);
+
 static void task_ended(struct shep_step *s, struct shep_task *t, int status, const struct rusage *usage)
 {
 	t->ended = true;
 	t->status = status;
 	t->rss_kib = usage->ru_maxrss;
-	s->tasks_live--;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
 		uint32_t kills = oom_count(s);
 		t->oom = kills > s->oom_seen;
 		s->oom_seen = kills;
 	}
+	if (s->order->n_task_epilog == 0 || s->phase >= SHEP_CLEARING || shep_epilog_start(s, t))
+		task_over(s, t);
+}
+
+/* The task and its epilog are over. */
+static void task_over(struct shep_step *s, struct shep_task *t)
+{
+	t->epilog_pid = 0;
+	s->tasks_live--;
 	shep_flow_task_ended(s, t);
 	if (s->tasks_live == 0) {
 		if (s->phase < SHEP_CLEARING)
 			s->phase = SHEP_CLEARING;
-	} else if (s->order->kill_on_bad_exit && status != 0) {
+	} else if (s->order->kill_on_bad_exit && t->status != 0) {
 		shep_end(s, END_NONE, 0, false);
 	}
 }
@@ -155,6 +165,8 @@ static void reap(struct shep_step *s)
 		for (size_t i = 0; i < s->task_count; i++)
 			if (s->task[i].pid == pid && !s->task[i].ended)
 				task_ended(s, &s->task[i], status, &usage);
+			else if (s->task[i].epilog_pid == pid)
+				task_over(s, &s->task[i]);
 	}
 }
 

@@ -240,23 +240,10 @@ static const struct {
 #undef MU_RLIMIT
 };
 enum { LIMITS = sizeof limit_row / sizeof *limit_row };
-
-struct child_plan {
-	char **argv, **env;
-	size_t env_count;
-	bool limited[LIMITS];
-	rlim_t limit[LIMITS];
-	struct mu_multiprog prog; /* of a step with several programs */
-	char **more;		  /* words behind its file: every task gets them */
-	size_t more_count;
-	char *work_dir;
-	gid_t groups[256];
-	int group_count;
-	bool root;
-};
+_Static_assert(sizeof limit_row / sizeof *limit_row <= SHEP_LIMITS, "a plan has room for every limit");
 
 /* Takes the limits out of the environment. */
-static void take_limits(struct child_plan *p)
+static void take_limits(struct shep_plan *p)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < p->env_count; i++) {
@@ -278,7 +265,7 @@ static void take_limits(struct child_plan *p)
 }
 
 /* Soft limits only, and never above the hard ones of this node. */
-static void set_limits(const struct child_plan *p)
+static void set_limits(const struct shep_plan *p)
 {
 	for (size_t k = 0; k < LIMITS; k++) {
 		__rlimit_resource_t resource = (__rlimit_resource_t)limit_row[k].resource;
@@ -303,7 +290,7 @@ static void child_say(const char *a, const char *b, const char *c)
 	dprintf(2, "slurmstepd: error: %s%s: %s\n", a, b, c);
 }
 
-static int exec_along_path(struct child_plan *p)
+static int exec_along_path(struct shep_plan *p)
 {
 	const char *name = p->argv[0], *path = NULL;
 	char full[4096];
@@ -355,28 +342,42 @@ static void child_bind(const struct shep_step *s, size_t index)
 			s->task[index].number, index, getpid(), low, done ? "set" : "set FAILED");
 }
 
-static void child_run(const struct shep_step *s, size_t index, struct child_plan *p,
-		      const struct task_files *f, int launch_fd)
+/* -1, or the stage that failed. */
+static int become_for_good(const Mu__StepOrder *o, const struct shep_plan *p)
 {
-	const Mu__StepOrder *o = s->order;
+	if (p->root && setgroups((size_t)p->group_count, p->groups))
+		return STAGE_GROUPS;
+	if (p->root && setresgid(o->gid, o->gid, o->gid))
+		return STAGE_GID;
+	if (p->root && setresuid(o->uid, o->uid, o->uid))
+		return STAGE_UID;
+	return -1;
+}
+
+static void plain_signals(void)
+{
 	sigset_t none;
 	struct sigaction normal = {.sa_handler = SIG_DFL};
 	for (int n = 1; n < NSIG; n++)
 		sigaction(n, &normal, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void child_run(struct shep_step *s, size_t index, struct shep_plan *p, const struct task_files *f,
+		      int launch_fd)
+{
+	const Mu__StepOrder *o = s->order;
+	plain_signals();
 	setsid();
 	if (o->pty && isatty(f->in))
 		ioctl(f->in, TIOCSCTTY, 0);
 	if (dup2(f->in, 0) < 0 || dup2(f->out, 1) < 0 || dup2(f->err, 2) < 0)
 		child_fail(launch_fd, STAGE_GROUP);
 	set_limits(p);
-	if (p->root && setgroups((size_t)p->group_count, p->groups))
-		child_fail(launch_fd, STAGE_GROUPS);
-	if (p->root && setresgid(o->gid, o->gid, o->gid))
-		child_fail(launch_fd, STAGE_GID);
-	if (p->root && setresuid(o->uid, o->uid, o->uid))
-		child_fail(launch_fd, STAGE_UID);
+	int stage = become_for_good(o, p);
+	if (stage >= 0)
+		child_fail(launch_fd, stage);
 	umask(o->has_umask ? o->umask : 022);
 	if (p->work_dir[0] && chdir(p->work_dir)) {
 		dprintf(2, "slurmstepd: error: couldn't chdir to `%s': %s: going to /tmp instead\n",
@@ -385,6 +386,8 @@ static void child_run(const struct shep_step *s, size_t index, struct child_plan
 			child_say("chdir(): ", "/tmp", strerror(errno));
 	}
 	child_bind(s, index);
+	if (o->n_task_prolog)
+		shep_task_prologs(s, p);
 	int error = exec_along_path(p);
 	child_say("execve(): ", p->argv[0], strerror(error));
 	_exit(error == ENOENT || error == EACCES ? error : 126);
@@ -414,7 +417,7 @@ static void task_env(struct shep_step *s, struct shep_task *t, size_t local, cha
 		env[used + i] = mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value);
 }
 
-static int read_programs(struct shep_step *s, struct child_plan *p, struct mu_err *err)
+static int read_programs(struct shep_step *s, struct shep_plan *p, struct mu_err *err)
 {
 	const ProtobufCBinaryData *text = &s->order->argv[0];
 	p->more = p->argv + 1;
@@ -422,7 +425,7 @@ static int read_programs(struct shep_step *s, struct child_plan *p, struct mu_er
 	return mu_multiprog_parse((const char *)text->data, text->len, &s->arena, &p->prog, err);
 }
 
-static int choose_program(struct shep_step *s, const struct shep_task *t, struct child_plan *p,
+static int choose_program(struct shep_step *s, const struct shep_task *t, struct shep_plan *p,
 			  struct mu_err *err)
 {
 	char **words;
@@ -436,7 +439,33 @@ static int choose_program(struct shep_step *s, const struct shep_task *t, struct
 	return 0;
 }
 
-static int start_task(struct shep_step *s, size_t index, struct child_plan *p, size_t env_used,
+int shep_epilog_start(struct shep_step *s, struct shep_task *t)
+{
+	const Mu__StepOrder *o = s->order;
+	struct shep_plan *p = s->plan;
+	struct mu_err err = {0};
+	int enter_errno;
+	if (!p || exe_cgroup_open(&s->host, o->cgroup, &s->door, &err))
+		return MU_EIO;
+	pid_t pid = exe_cgroup_fork(&s->door, &enter_errno);
+	exe_cgroup_close(&s->door);
+	if (pid == 0) {
+		plain_signals();
+		setsid();
+		if (enter_errno || become_for_good(o, p) >= 0)
+			_exit(254);
+		umask(o->has_umask ? o->umask : 022);
+		if (chdir(p->work_dir[0] ? p->work_dir : "/") && chdir("/tmp"))
+			_exit(254);
+		task_env(s, t, (size_t)(t - s->task), p->env, p->env_count);
+		shep_task_epilogs(s, p);
+		_exit(0);
+	}
+	t->epilog_pid = pid > 0 ? pid : 0;
+	return pid > 0 ? 0 : MU_EIO;
+}
+
+static int start_task(struct shep_step *s, size_t index, struct shep_plan *p, size_t env_used,
 		      struct mu_err *err)
 {
 	struct shep_task *t = &s->task[index];
@@ -481,23 +510,25 @@ static int start_task(struct shep_step *s, size_t index, struct child_plan *p, s
 int shep_spawn(struct shep_step *s, struct mu_err *err)
 {
 	const Mu__StepOrder *o = s->order;
-	struct child_plan p = {.root = getuid() == 0};
+	struct shep_plan *p = mu_arena_alloc(&s->arena, sizeof *p);
+	p->root = getuid() == 0;
+	s->plan = p;
 	if (o->n_argv == 0)
 		return mu_fail(err, MU_EINVAL, "no program was named");
-	p.argv = word_list(&s->arena, o->argv, o->n_argv, 0);
+	p->argv = word_list(&s->arena, o->argv, o->n_argv, 0);
 	if (o->multi_prog) {
-		int code = read_programs(s, &p, err);
+		int code = read_programs(s, p, err);
 		if (code)
 			return code;
 	}
-	p.env = word_list(&s->arena, o->env, o->n_env, 3);
-	p.env_count = o->n_env;
-	take_limits(&p);
-	p.work_dir = mu_arena_alloc(&s->arena, o->work_dir.len + 1);
-	memcpy(p.work_dir, o->work_dir.data, o->work_dir.len);
-	p.group_count = gid_list(o, p.groups);
+	p->env = word_list(&s->arena, o->env, o->n_env, 3);
+	p->env_count = o->n_env;
+	take_limits(p);
+	p->work_dir = mu_arena_alloc(&s->arena, o->work_dir.len + 1);
+	memcpy(p->work_dir, o->work_dir.data, o->work_dir.len);
+	p->group_count = gid_list(o, p->groups);
 	for (size_t i = 0; i < s->task_count; i++) {
-		int code = start_task(s, i, &p, p.env_count, err);
+		int code = start_task(s, i, p, p->env_count, err);
 		if (code)
 			return code;
 	}

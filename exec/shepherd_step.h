@@ -14,6 +14,7 @@
 #include "exec/shepherd.pb-c.h"
 #include "log/stream.h"
 #include "proto/base/arena.h"
+#include "proto/multiprog.h"
 
 enum {
 	SHEP_TASKS_MAX = 4096, /* a node's tasks of one step */
@@ -38,7 +39,8 @@ struct shep_task {
 	uint32_t number;
 	pid_t pid; /* 0: not started */
 	bool ended;
-	int status; /* wait status */
+	int status;	  /* wait status */
+	pid_t epilog_pid; /* 0: none runs */
 	bool oom;
 	long rss_kib;
 	int launch_fd; /* the child's word on its launch: end of file means that exec succeeded */
@@ -64,6 +66,22 @@ enum shep_phase {
 	SHEP_DONE
 };
 
+enum { SHEP_LIMITS = 24, SHEP_GROUPS = 256 };
+/* What every task is started with. */
+struct shep_plan {
+	char **argv, **env;
+	size_t env_count;
+	bool limited[SHEP_LIMITS];
+	rlim_t limit[SHEP_LIMITS];
+	struct mu_multiprog prog; /* of a step with several programs */
+	char **more;		  /* words behind its file: every task gets them */
+	size_t more_count;
+	char *work_dir;
+	gid_t groups[SHEP_GROUPS];
+	int group_count;
+	bool root;
+};
+
 struct shep_step {
 	struct mu_arena arena;
 	Mu__StepOrder *order;
@@ -71,6 +89,7 @@ struct shep_step {
 	int dir, lock, listener, child_signal;
 	struct exe_cgroup_host host;
 	struct exe_cgroup_door door;
+	struct shep_plan *plan; /* NULL: nothing was started */
 	struct shep_task *task;
 	size_t task_count, tasks_live;
 	int say_fd; /* the job's stderr file, for our own lines; -1: srun's connection */
@@ -104,8 +123,15 @@ void shep_usage(struct shep_step *s, Mu__Usage *ret);
 /* shepherd_spawn.c */
 /* Opens the files and starts every task. 0, or a code with the sentence for the job's owner. */
 int shep_spawn(struct shep_step *s, struct mu_err *err);
+/* Runs the task's epilogs as its user in its group; t->epilog_pid ends when they have. 0 or MU_EIO. */
+int shep_epilog_start(struct shep_step *s, struct shep_task *t);
 /* The child's word on its launch, or the end of file that means success. */
 void shep_launch_read(struct shep_step *s, struct shep_task *t);
+
+/* shepherd_task.c: both in a child that is the user already */
+/* Runs the prologs and lets their output change PLAN's environment. */
+void shep_task_prologs(struct shep_step *s, struct shep_plan *plan);
+void shep_task_epilogs(const struct shep_step *s, const struct shep_plan *plan);
 
 /* shepherd_flow.c */
 void shep_flow_open(struct shep_step *s, int fd);

@@ -56,7 +56,7 @@ static uint32_t end_reason(const struct sch_job *j)
 {
 	switch (j->end_state) {
 	case JOB_FAILED:
-		return j->reason == REASON_JobLaunchFailure ? REASON_JobLaunchFailure
+		return j->reason == REASON_JobLaunchFailure || j->reason == REASON_Prolog ? REASON_JobLaunchFailure
 		       : j->run && j->run->exit_signal	    ? REASON_RaisedSignal
 							    : REASON_NonZeroExitCode;
 	case JOB_TIMEOUT:
@@ -124,7 +124,7 @@ void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state)
 
 /* Launch failures come further and further apart, and in the end the job is held: a broken node or script
  * must not spin. */
-static void after_launch_failure(struct sch_ev *ev, struct sch_job *j)
+static void after_launch_failure(struct sch_ev *ev, struct sch_job *j, bool prolog)
 {
 	if (j->launch_failures >= SCH_LAUNCH_FAILURES_MAX) {
 		j->priority = 0;
@@ -133,6 +133,9 @@ static void after_launch_failure(struct sch_ev *ev, struct sch_job *j)
 		sch__reason(ev->st, j, REASON_launch_failed_requeued_held, sch__text(j->run->end_detail));
 		return;
 	}
+	/* The first prolog that fails drains its node alone: elsewhere the job may well start at once. */
+	if (prolog && j->launch_failures == 1)
+		return;
 	j->eligible_usec = ev->now + ((int64_t)SCH_LAUNCH_SPACE_SEC << (j->launch_failures - 1)) * SCH_USEC;
 	sch__reason(ev->st, j, REASON_BeginTime, sch__text(j->run->end_detail));
 }
@@ -149,7 +152,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 		if (!j->run)
 			j->end_usec = 0;
 	}
-	bool launch = j->reason == REASON_JobLaunchFailure;
+	bool prolog = j->reason == REASON_Prolog, launch = prolog || j->reason == REASON_JobLaunchFailure;
 	set_state(st, j, JOB_PENDING);
 	nodes_completing(st, j);
 	j->restarts++; /* Also without a run in between: each time it ends is a record of its own. */
@@ -171,7 +174,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 		j->eligible_usec = 0;
 		sch__reason(st, j, REASON_JobHeldUser, NULL);
 	} else if (launch) {
-		after_launch_failure(ev, j);
+		after_launch_failure(ev, j, prolog);
 	}
 	j->hold_after = false;
 	sch__queue_in(st, j);
@@ -221,7 +224,8 @@ static int64_t limit_at_start(const struct sch_ev *ev, const struct sch_job *j, 
 {
 	const Mu__JobSpec *spec = sch__spec_open(j->spec, ev->arena);
 	int64_t limit = sch__part_limit(p, spec);
-	int64_t wall = spec->has_time_limit_sec ? -1 : sch__limit_wall(ev->st, j->assoc, sch__text(j->qos), p);
+	int64_t wall =
+	    spec->has_time_limit_sec ? -1 : sch__limit_wall(ev->st, j->assoc, sch__text(j->qos), p);
 	if (wall >= 0 && (limit < 0 || limit > wall))
 		limit = wall;
 	int64_t left = j->deadline_usec ? (j->deadline_usec - ev->now) / SCH_USEC : 0;
@@ -461,26 +465,44 @@ static void record_exit(struct sch_ev *ev, struct sch_job *j, const Mu__AttemptE
 		sch__str_set(ev->st, &j->run->end_detail, e->detail);
 }
 
+/* The node's own word that it should take no more work. */
+static void drain_node(struct sch_ev *ev, struct sch_node *n, const char *reason)
+{
+	if (n->row->flags & NODE_FLAG_DRAIN)
+		return;
+	n->row->flags |= NODE_FLAG_DRAIN;
+	sch__replace(&n->row->reason, reason);
+	sch__replace(&n->row->reason_user, "slurm");
+	SCH_SET(n->row, reason_usec, ev->now);
+	sch__touch(ev->st, &n->rec);
+	sch__node_index(ev->st, n);
+}
+
+static bool is_batch(const struct sch_job *j)
+{
+	struct mu_arena arena = {0};
+	bool batch = sch__spec_open(j->spec, &arena)->batch;
+	mu_arena_free(&arena);
+	return batch;
+}
+
 /* The node could not start it. An exit code or signal says that the job itself was to blame; otherwise the
  * node is drained with the cause and the job tries again elsewhere. */
 static uint32_t launch_failed(struct sch_ev *ev, struct sch_job *j, struct sch_node *n,
 			      const Mu__AttemptEnded *e)
 {
-	sch__reason(ev->st, j, REASON_JobLaunchFailure, NULL);
+	bool prolog = e->drain && *e->drain;
+	sch__reason(ev->st, j, prolog ? REASON_Prolog : REASON_JobLaunchFailure, NULL);
 	if (e->exit_code || e->exit_signal)
 		return JOB_FAILED;
-	if (!(n->row->flags & NODE_FLAG_DRAIN)) {
-		n->row->flags |= NODE_FLAG_DRAIN;
-		sch__replace(&n->row->reason, mu_arena_printf(ev->arena, "launch of job %u failed: %s", j->id,
-							      e->detail ? e->detail : "?"));
-		sch__replace(&n->row->reason_user, "slurm");
-		SCH_SET(n->row, reason_usec, ev->now);
-		sch__touch(ev->st, &n->rec);
-		sch__node_index(ev->st, n);
-	}
+	drain_node(ev, n,
+		   prolog ? e->drain
+					 : mu_arena_printf(ev->arena, "launch of job %u failed: %s", j->id,
+							   e->detail ? e->detail : "?"));
 	if (j->launch_failures < UINT8_MAX)
 		j->launch_failures++;
-	j->requeue_after = true;
+	/* An allocation is its holder's, who is told of its end. */
+	j->requeue_after = !prolog || is_batch(j);
 	return JOB_FAILED;
 }
 
@@ -529,6 +551,8 @@ int sch__evolve_attempt_ended(struct sch_ev *ev)
 		ended_running(ev, j, n, e);
 	else if (batch && j->state == JOB_COMPLETING && !a->lost)
 		record_exit(ev, j, e, j->end_state);
+	if (e->drain && *e->drain)
+		drain_node(ev, n, e->drain);
 	if (e->released)
 		sch__alloc_released(ev, j, a);
 	return 0;

@@ -409,6 +409,7 @@ static bool report(struct story *s, uint32_t job, const char *node, char **word,
 	}
 	SET(a, cause, cause_of(story_value(word, "cause")));
 	a->detail = mu_arena_strdup(&s->arena, story_value(word, "detail"));
+	a->drain = mu_arena_strdup(&s->arena, story_value(word, "drain"));
 	if (batch && flag(word, "step")) {
 		static Mu__StepRow step;
 		static Mu__StepRow *list[] = {&step};
