@@ -105,7 +105,7 @@ void shep_end(struct shep_step *s, uint32_t cause, uint32_t by_uid, bool at_once
 		s->kill_boot_usec = exe_boot_usec() + (int64_t)s->order->kill_wait_sec * 1000000;
 		exe_cgroup_freeze(&s->host, s->order->cgroup, false, NULL);
 		exe_cgroup_signal(&s->host, s->order->cgroup, SIGCONT);
-		exe_cgroup_signal(&s->host, s->order->cgroup, SIGTERM);
+		shep_signal(s, SIGTERM, false);
 	}
 	if (at_once)
 		s->phase = SHEP_CLEARING;

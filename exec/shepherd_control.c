@@ -56,17 +56,52 @@ void shep_control_accept(struct shep_step *s)
 		shep_control_add(s, fd);
 }
 
-static void signal_tasks(struct shep_step *s, uint32_t number, bool tasks_only)
+static bool launching(const struct shep_task *t)
 {
-	if (number == 0 || number > (uint32_t)SIGRTMAX || s->phase > SHEP_ENDING)
-		return;
-	if (!tasks_only) {
-		exe_cgroup_signal(&s->host, s->order->cgroup, (int)number);
-		return;
+	return t->pid && !t->ended && t->launch_fd >= 0;
+}
+
+struct signalled {
+	const struct shep_step *s;
+	int number;
+};
+static void signal_settled(void *arg, pid_t pid)
+{
+	const struct signalled *x = arg;
+	for (size_t i = 0; i < x->s->task_count; i++)
+		if (x->s->task[i].pid == pid && launching(&x->s->task[i]))
+			return;
+	kill(pid, x->number);
+}
+
+void shep_signal(struct shep_step *s, int number, bool tasks_only)
+{
+	struct signalled settled = {s, number};
+	bool some = false;
+	for (size_t i = 0; i < s->task_count; i++) {
+		struct shep_task *t = &s->task[i];
+		if (launching(t) && number != SIGKILL) {
+			t->owed |= 1ULL << (number - 1);
+			some = true;
+		} else if (launching(t) || (tasks_only && t->pid && !t->ended)) {
+			kill(t->pid, number);
+		}
 	}
-	for (size_t i = 0; i < s->task_count; i++)
-		if (s->task[i].pid && !s->task[i].ended)
-			kill(s->task[i].pid, (int)number);
+	if (tasks_only)
+		return;
+	if (some)
+		exe_cgroup_each(&s->host, s->order->cgroup, signal_settled, &settled);
+	else
+		exe_cgroup_signal(&s->host, s->order->cgroup, number);
+}
+
+void shep_signal_owed(struct shep_task *t)
+{
+	for (int number = 1; t->owed; number++) {
+		if ((t->owed & 1ULL << (number - 1)) && t->pid && !t->ended)
+			kill(t->pid, number);
+		t->owed &= ~(1ULL << (number - 1));
+	}
 }
 
 static void answer_state(struct shep_step *s, struct shep_peer *p)
@@ -90,7 +125,8 @@ static void take_frame(struct shep_step *s, struct shep_peer *p, const struct st
 		w[i] = mu_get_be32(f->payload.data + 4 * i);
 	switch (f->kind) {
 	case EXE_SHEPHERD_SIGNAL:
-		signal_tasks(s, w[0], w[1] != 0);
+		if (w[0] > 0 && w[0] <= (uint32_t)SIGRTMAX && s->phase <= SHEP_ENDING)
+			shep_signal(s, (int)w[0], w[1] != 0);
 		break;
 	case EXE_SHEPHERD_END:
 		shep_end(s, w[0], w[1], w[2] != 0);

@@ -256,9 +256,9 @@ static bool take_frame(struct shep_step *s, const struct stream_frame *f)
 	case STREAM_CREDIT_GRANT:
 		return stream_get_u32(f, &word) == 0 && stream_granted(&s->out_credit, word) == 0;
 	case STREAM_SIGNAL:
-		if (stream_get_u32(f, &word) == 0 && word > 0 && word < (uint32_t)SIGRTMAX &&
+		if (stream_get_u32(f, &word) == 0 && word > 0 && word <= (uint32_t)SIGRTMAX &&
 		    s->phase <= SHEP_ENDING)
-			exe_cgroup_signal(&s->host, s->order->cgroup, (int)word);
+			shep_signal(s, (int)word, false);
 		return true;
 	case STREAM_PING:
 		stream_put(&s->srun.out, STREAM_PING, 0, NULL, 0);

@@ -550,4 +550,5 @@ void shep_launch_read(struct shep_step *s, struct shep_task *t)
 	}
 	close(t->launch_fd);
 	t->launch_fd = -1;
+	shep_signal_owed(t);
 }

@@ -44,6 +44,7 @@ struct shep_task {
 	bool oom;
 	long rss_kib;
 	int launch_fd; /* the child's word on its launch: end of file means that exec succeeded */
+	uint64_t owed; /* signals (bit N-1) that came before that */
 	int in_fd;     /* -1: no pipe, or closed */
 	bool in_eof;
 	struct mu_buf in;
@@ -150,6 +151,11 @@ int shep_control_listen(struct shep_step *s, struct mu_err *err);
 void shep_control_accept(struct shep_step *s);
 void shep_control_add(struct shep_step *s, int fd);
 void shep_control_read(struct shep_step *s, struct shep_peer *p);
+/* A signal for every process of the step, or for its tasks alone. A task that has not come to its exec yet
+ * has neither the dispositions of its program nor, with v1, its control group: it gets the signal right
+ * after. SIGKILL does not wait. */
+void shep_signal(struct shep_step *s, int number, bool tasks_only);
+void shep_signal_owed(struct shep_task *t);
 
 /* Writes what waits for P; false when the peer is gone (closed then). */
 bool shep_peer_flush(struct shep_peer *p);

@@ -108,6 +108,19 @@ def test_allocation_ends(t):
     equal(settle(c, job)[0], "CANCELLED", "after kill -9 of srun")
 
 
+@test(build="plain")
+def test_early_signal(t):
+    """A signal that comes while tasks are being started reaches them: the first failure ends the others at once, on every node."""
+    c = t.cluster(controllers=1, nodes=2, cpus=8)
+    kept = c.run("salloc", "--no-shell", "-N2", "-n16", user=USER).ok()
+    job = job_of(kept.err)
+    inside = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2", "SLURM_NTASKS": "16"}
+    for _ in range(5):
+        done = c.run("srun", "-K", "-n16", "sh", "-c", "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 100", env=inside, user=USER, timeout=25)
+        check(done.code and done.code > 0, "srun -K goes on after a failed task: %s %r", done.code, done.err)
+    c.run("scancel", job, user=USER).ok()
+
+
 @test()
 def test_nodes(t):
     """Where tasks go, what they are told, their exit codes and streams, over two nodes with four CPUs each."""
