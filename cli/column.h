@@ -47,6 +47,9 @@ void cli_job_reason(const Mu__JobRow *job, bool full, struct mu_buf *out);
 /* "cpu=1,mem=100M,node=1,billing=1,gres/gpu=2": id order, or sorted by name for accounting. HELD: what is
  * allocated. */
 void cli_job_tres(const Mu__JobRow *job, bool held, bool by_name, struct mu_buf *out);
+const char *cli_job_hint(const Mu__JobSpec *s,
+			 const char *name); /* an option that was kept; NULL: not given */
+const char *cli_job_oversubscribe(const Mu__JobSpec *s);
 void cli_gres_text(Mu__GresAsk *const *gres, size_t count, const char *prefix, struct mu_buf *out);
 /* "gpu:a100:2(S:0-1)" of a node; "" when there is none. */
 void cli_node_gres(const Mu__NodeRow *n, struct mu_buf *out);

@@ -95,6 +95,15 @@ void cli_gres_text(Mu__GresAsk *const *gres, size_t count, const char *prefix, s
 	}
 }
 
+const char *cli_job_hint(const Mu__JobSpec *s, const char *name)
+{
+	for (size_t i = 0; i < s->n_hint; i++) {
+		if (strcmp(s->hint[i]->name, name) == 0)
+			return s->hint[i]->value;
+	}
+	return NULL;
+}
+
 static uint32_t job_nodes(const Mu__JobRow *j)
 {
 	return j->node_count ? j->node_count : j->nodes_min ? j->nodes_min : 1;
@@ -112,22 +121,95 @@ static uint64_t job_memory(const Mu__JobRow *j, bool held)
 	return j->mem_cpu_mib ? j->mem_cpu_mib * j->cpus_total : j->mem_node_mib * job_nodes(j);
 }
 
+/* What a job asks of one kind of device in all, as far as counts of nodes and tasks say. */
+static void asked_gres(Mu__GresAsk *const *ask, size_t count, uint64_t times, struct mu_buf *out)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *name = ask[i]->name ? ask[i]->name : "";
+
+		mu_buf_printf(out, ",gres/%s=%" PRIu64, name, ask[i]->count * times);
+		if (ask[i]->type && *ask[i]->type)
+			mu_buf_printf(out, ",gres/%s:%s=%" PRIu64, name, ask[i]->type, ask[i]->count * times);
+	}
+}
+
+static bool has_gpus(Mu__GresAsk *const *ask, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (ask[i]->name && strcmp(ask[i]->name, "gpu") == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool same_gres(const Mu__GresGot *a, const Mu__GresGot *b, bool type)
+{
+	return strcmp(a->name ? a->name : "", b->name ? b->name : "") == 0 &&
+	       (!type || strcmp(a->type ? a->type : "", b->type ? b->type : "") == 0);
+}
+
+/* What it holds: each name in the order met, and each type of it. */
+static void held_gres(const Mu__JobRow *j, struct mu_buf *out)
+{
+	const Mu__GresGot *seen[128];
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n_alloc; i++) {
+		for (size_t g = 0; g < j->alloc[i]->n_gres; g++) {
+			const Mu__GresGot *got = j->alloc[i]->gres[g];
+			size_t k = 0;
+
+			while (k < n && !same_gres(seen[k], got, true))
+				k++;
+			if (k == n && n < sizeof seen / sizeof *seen)
+				seen[n++] = got;
+		}
+	}
+	for (size_t k = 0; k < n; k++) {
+		uint64_t all = 0, typed = 0;
+		bool first = true;
+
+		for (size_t m = 0; m < k; m++)
+			first = first && !same_gres(seen[m], seen[k], false);
+		for (size_t i = 0; i < j->n_alloc; i++) {
+			for (size_t g = 0; g < j->alloc[i]->n_gres; g++) {
+				const Mu__GresGot *got = j->alloc[i]->gres[g];
+
+				all += same_gres(got, seen[k], false) ? got->count : 0;
+				typed += same_gres(got, seen[k], true) ? got->count : 0;
+			}
+		}
+		if (first)
+			mu_buf_printf(out, ",gres/%s=%" PRIu64, seen[k]->name, all);
+		if (seen[k]->type && *seen[k]->type)
+			mu_buf_printf(out, ",gres/%s:%s=%" PRIu64, seen[k]->name, seen[k]->type, typed);
+	}
+}
+
+static void job_gres(const Mu__JobRow *j, bool held, struct mu_buf *out)
+{
+	const Mu__JobSpec *s = cli_job_spec(j);
+	bool task = has_gpus(s->gres_task, s->n_gres_task), node = has_gpus(s->gres, s->n_gres);
+
+	if (held && j->n_alloc) {
+		held_gres(j, out);
+		return;
+	}
+	asked_gres(s->gres, s->n_gres, job_nodes(j), out);
+	if (!node)
+		asked_gres(s->gres_task, s->n_gres_task, j->ntasks ? j->ntasks : 1, out);
+	if (!node && !task)
+		asked_gres(s->gres_job, s->n_gres_job, 1, out);
+}
+
 void cli_job_tres(const Mu__JobRow *j, bool held, bool by_name, struct mu_buf *out)
 {
 	struct mu_buf gres MU_CLEANUP(mu_buf_free) = {0};
-	const Mu__JobSpec *s = cli_job_spec(j);
 	uint64_t mem = job_memory(j, held);
 	char size[24];
 
 	mu_mem_print(mem, 0, size);
-	for (size_t i = 0; i < s->n_gres; i++) {
-		const Mu__GresAsk *g = s->gres[i];
-
-		mu_buf_printf(&gres, ",gres/%s=%" PRIu64, g->name ? g->name : "", g->count * job_nodes(j));
-		if (g->type && *g->type)
-			mu_buf_printf(&gres, ",gres/%s:%s=%" PRIu64, g->name ? g->name : "", g->type,
-				      g->count * job_nodes(j));
-	}
+	job_gres(j, held, &gres);
 	if (by_name) {
 		mu_buf_printf(out, "billing=%u,cpu=%u%s", j->cpus_total, j->cpus_total,
 			      gres.data ? (char *)gres.data : "");
@@ -536,9 +618,14 @@ GET(network)
 	mu_buf_str(out, "(null)");
 }
 
+const char *cli_job_oversubscribe(const Mu__JobSpec *s)
+{
+	return s->exclusive ? "NO" : s->exclusive_user ? "USER" : s->oversubscribe ? "YES" : "OK";
+}
+
 GET(oversubscribe)
 {
-	mu_buf_str(out, SPEC->exclusive ? "NO" : SPEC->oversubscribe ? "YES" : "OK");
+	mu_buf_str(out, cli_job_oversubscribe(SPEC));
 }
 
 GET(partition)
@@ -661,6 +748,32 @@ GET(gres)
 
 	if (s->n_gres)
 		cli_gres_text(s->gres, s->n_gres, "gres:", out);
+	else
+		mu_buf_str(out, "N/A");
+}
+
+GET(gres_job)
+{
+	if (SPEC->n_gres_job)
+		cli_gres_text(SPEC->gres_job, SPEC->n_gres_job, "gres:", out);
+	else
+		mu_buf_str(out, "N/A");
+}
+
+GET(gres_task)
+{
+	if (SPEC->n_gres_task)
+		cli_gres_text(SPEC->gres_task, SPEC->n_gres_task, "gres:", out);
+	else
+		mu_buf_str(out, "N/A");
+}
+
+GET(gres_socket)
+{
+	const char *text = cli_job_hint(SPEC, "gpus-per-socket");
+
+	if (text)
+		mu_buf_printf(out, "gres:gpu:%s", text);
 	else
 		mu_buf_str(out, "N/A");
 }

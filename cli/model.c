@@ -178,6 +178,12 @@ static void job_request(struct cli_json *j, const Mu__JobRow *job, const Mu__Job
 	mu_buf_reset(&text);
 	cli_gres_text(s->gres, s->n_gres, "gres:", &text);
 	with(j, "tres_per_node", &text);
+	mu_buf_reset(&text);
+	cli_gres_text(s->gres_job, s->n_gres_job, "gres:", &text);
+	with(j, "tres_per_job", &text);
+	mu_buf_reset(&text);
+	cli_gres_text(s->gres_task, s->n_gres_task, "gres:", &text);
+	with(j, "tres_per_task", &text);
 }
 
 static void gres_detail(struct cli_json *j, const Mu__JobRow *job)

@@ -217,6 +217,50 @@ static void job_details(struct record *r, const Mu__JobRow *j)
 	}
 }
 
+/* Lines that only jobs with such a request have. */
+static void job_per(struct record *r, const Mu__JobSpec *s)
+{
+	const char *socket = cli_job_hint(s, "gpus-per-socket"), *bind = cli_job_hint(s, "gpu-bind"),
+		   *frequency = cli_job_hint(s, "gpu-freq");
+	struct mu_buf *o = &r->out;
+
+	if (s->n_gres_job) {
+		line(r);
+		mu_buf_str(o, "TresPerJob=");
+		cli_gres_text(s->gres_job, s->n_gres_job, "gres:", o);
+	}
+	if (s->n_gres && !socket) {
+		line(r);
+		mu_buf_str(o, "TresPerNode=");
+		cli_gres_text(s->gres, s->n_gres, "gres:", o);
+	}
+	if (socket) {
+		line(r);
+		mu_buf_printf(o, "TresPerSocket=gres:gpu:%s", socket);
+	}
+	if (s->n_gres_task) {
+		line(r);
+		mu_buf_str(o, "TresPerTask=");
+		cli_gres_text(s->gres_task, s->n_gres_task, "gres:", o);
+	}
+	if (s->cpus_per_gpu) {
+		line(r);
+		mu_buf_printf(o, "CpusPerTres=gres:gpu:%u", s->cpus_per_gpu);
+	}
+	if (s->has_mem_gpu_mib) {
+		line(r);
+		mu_buf_printf(o, "MemPerTres=gres:gpu:%" PRIu64, s->mem_gpu_mib);
+	}
+	if (bind) {
+		line(r);
+		mu_buf_printf(o, "TresBind=gpu:%s", bind);
+	}
+	if (frequency) {
+		line(r);
+		mu_buf_printf(o, "TresFreq=gpu:%s", frequency);
+	}
+}
+
 static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
 {
 	struct mu_arena *a = &sc->cli->arena;
@@ -237,10 +281,7 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 	}
 	line(r);
 	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=(null)",
-		      s->exclusive	 ? "NO"
-		      : s->oversubscribe ? "YES"
-					 : "OK",
-		      s->contiguous, or_null(s->licenses));
+		      cli_job_oversubscribe(s), s->contiguous, or_null(s->licenses));
 	line(r);
 	mu_buf_str(o, "Command=");
 	cli_put_bytes(o, s->command, "(null)");
@@ -274,11 +315,7 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		mu_buf_str(o, "StdOut=");
 		cli_job_path(j, s->std_out, "slurm-%j.out", o);
 	}
-	if (s->n_gres) {
-		line(r);
-		mu_buf_str(o, "TresPerNode=");
-		cli_gres_text(s->gres, s->n_gres, "gres:", o);
-	}
+	job_per(r, s);
 	if (s->mail_type && *s->mail_type) {
 		line(r);
 		mu_buf_printf(o, "MailUser=%s MailType=%s",

@@ -3,6 +3,7 @@
 #include "cli/spec.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +337,20 @@ static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpe
 	}
 }
 
+/* Options that the environment of the job repeats as they were given. */
+static bool is_remembered(int option)
+{
+	static const int list[] = {
+	    OPT_gpus,	      OPT_gpus_per_node, OPT_gpus_per_task, OPT_gpus_per_socket,
+	    OPT_cpus_per_gpu, OPT_mem_per_gpu,	 OPT_tres_per_task};
+
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		if (list[i] == option)
+			return true;
+	}
+	return false;
+}
+
 /* ---- what options mean together ---- */
 
 /* Of several options that exclude each other the one of the strongest level stands; two of one level are an
@@ -358,6 +373,8 @@ static int one_memory(const struct cli_args *args, Mu__JobSpec *spec, struct mu_
 		spec->has_mem_node_mib = 0;
 	if (best && best->option->id != OPT_mem_per_cpu)
 		spec->has_mem_cpu_mib = 0;
+	if (best && best->option->id != OPT_mem_per_gpu)
+		spec->has_mem_gpu_mib = 0;
 	return 0;
 }
 
@@ -376,15 +393,141 @@ static int gpu_ask(const struct cli_given *g, struct mu_arena *arena, char **ret
 	return 0;
 }
 
-static uint64_t gpus_per_node(const Mu__JobSpec *spec)
+static int64_t count_gpus(Mu__GresAsk *const *gres, size_t count)
 {
-	uint64_t n = 0;
+	int64_t n = 0;
 
-	for (size_t i = 0; i < spec->n_gres; i++) {
-		if (strcmp(spec->gres[i]->name, "gpu") == 0)
-			n += spec->gres[i]->count;
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(gres[i]->name, "gpu") == 0)
+			n += (int64_t)gres[i]->count;
 	}
 	return n;
+}
+
+/* "a100:2" or "2" behind --gpus and the like, to a list of one. */
+static int set_gpus(const struct cli_given *g, uint64_t times, struct mu_arena *arena, Mu__GresAsk ***ret,
+		    size_t *ret_count, struct mu_err *err)
+{
+	char *type = NULL;
+	uint64_t count = 0;
+	int rc = gpu_ask(g, arena, &type, &count, err);
+
+	if (rc)
+		return rc;
+	Mu__GresAsk *ask = mu_arena_alloc(arena, sizeof *ask);
+	mu__gres_ask__init(ask);
+	ask->name = mu_arena_strdup(arena, "gpu");
+	ask->type = type;
+	ask->has_count = 1;
+	ask->count = count * times;
+	*ret = mu_arena_dup(arena, &ask, sizeof ask);
+	*ret_count = 1;
+	return 0;
+}
+
+/* Each as it was given: what they make of counts of tasks and nodes is for the scheduler. */
+static int place_gpus(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
+		      struct mu_err *err)
+{
+	const struct cli_given *job = cli_args_last(args, OPT_gpus),
+			       *task = cli_args_last(args, OPT_gpus_per_task),
+			       *socket = cli_args_last(args, OPT_gpus_per_socket);
+	int rc = job ? set_gpus(job, 1, arena, &spec->gres_job, &spec->n_gres_job, err) : 0;
+
+	if (!rc && task)
+		rc = set_gpus(task, 1, arena, &spec->gres_task, &spec->n_gres_task, err);
+	if (!rc && socket && !spec->sockets_per_node)
+		rc = mu_fail(err, MU_EINVAL,
+			     "--gpus-per-socket option requires --sockets-per-node specification");
+	if (!rc && socket)
+		rc = set_gpus(socket, spec->sockets_per_node, arena, &spec->gres, &spec->n_gres, err);
+	if (!rc && count_gpus(spec->gres_task, spec->n_gres_task) && !spec->has_ntasks && !job &&
+	    !spec->ntasks_per_node)
+		rc =
+		    mu_fail(err, MU_EINVAL,
+			    "--gpus-per-task or --tres-per-task used without either --gpus or -n/--ntasks is "
+			    "not allowed.");
+	return rc;
+}
+
+/* Of --cpus-per-gpu and --cpus-per-task the one of the stronger level stands. */
+static int one_cpus(const struct cli_args *args, Mu__JobSpec *spec, struct mu_err *err)
+{
+	const struct cli_given *gpu = cli_args_last(args, OPT_cpus_per_gpu),
+			       *task = cli_args_last(args, OPT_cpus_per_task);
+	int64_t n;
+	int rc;
+
+	if (!gpu)
+		return 0;
+	if (task && task->level == gpu->level)
+		return mu_fail(err, MU_EINVAL, "--cpus-per-gpu is mutually exclusive with --cpus-per-task");
+	if (task && task->level > gpu->level)
+		return 0;
+	rc = number(gpu, 1, 65535, &n, err);
+	if (rc)
+		return rc;
+	spec->has_cpus_per_task = 0;
+	spec->cpus_per_task = 0;
+	spec->has_cpus_per_gpu = 1;
+	spec->cpus_per_gpu = (uint32_t)n;
+	return 0;
+}
+
+static int per_gpu(const struct cli_args *args, Mu__JobSpec *spec, struct mu_err *err)
+{
+	const struct cli_given *cpus = cli_args_last(args, OPT_cpus_per_gpu),
+			       *mem = cli_args_last(args, OPT_mem_per_gpu);
+	bool some = spec->n_gres_job || count_gpus(spec->gres, spec->n_gres) ||
+		    count_gpus(spec->gres_task, spec->n_gres_task) || spec->ntasks_per_gpu;
+	uint64_t mib;
+
+	if (cpus && spec->cpus_per_gpu && !some)
+		return mu_fail(err, MU_EINVAL, "--cpus-per-gpu=%s needs a number of GPUs", cpus->value);
+	if (!mem || spec->has_mem_node_mib || spec->has_mem_cpu_mib)
+		return 0;
+	if (mu_mem_parse(mem->value, &mib, NULL))
+		return bad(mem, "a number with K, M, G or T", err);
+	if (!some)
+		return mu_fail(err, MU_EINVAL, "--mem-per-gpu=%s needs a number of GPUs", mem->value);
+	spec->has_mem_gpu_mib = 1;
+	spec->mem_gpu_mib = mib;
+	return 0;
+}
+
+/* "cpu=4", "gres/gpu=2", "gres/gpu:a100=2", "gres/gpu:a100:2" */
+static int per_task(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
+		    struct mu_err *err)
+{
+	const struct cli_given *g = cli_args_last(args, OPT_tres_per_task);
+	struct mu_buf list MU_CLEANUP(mu_buf_free) = {0};
+	size_t count;
+	char **words;
+
+	if (!g)
+		return 0;
+	words = cli_split(arena, g->value, &count);
+	for (size_t i = 0; i < count; i++) {
+		char *sign = strrchr(words[i], '=');
+		int64_t n = 0;
+
+		if (!sign)
+			sign = strrchr(words[i], ':');
+		if (!sign || mu_number_parse("--tres-per-task", sign + 1, 1, 65535, &n, NULL))
+			return bad(g, "cpu=count or gres/name[:type]=count", err);
+		*sign = 0;
+		if (strcasecmp(words[i], "cpu") == 0) {
+			spec->has_cpus_per_task = 1;
+			spec->cpus_per_task = (uint32_t)n;
+		} else if (strncasecmp(words[i], "gres/", 5) == 0 && words[i][5]) {
+			mu_buf_printf(&list, "%s%s:%" PRId64, list.len ? "," : "", words[i] + 5, n);
+		} else {
+			return bad(g, "cpu=count or gres/name[:type]=count", err);
+		}
+	}
+	if (list.len && mu_gres_parse((char *)list.data, arena, &spec->gres_task, &spec->n_gres_task, NULL))
+		return bad(g, "cpu=count or gres/name[:type]=count", err);
+	return 0;
 }
 
 static bool one_node(const Mu__JobSpec *spec)
@@ -404,128 +547,42 @@ static uint32_t tasks_each(const Mu__JobSpec *spec)
 	return 0;
 }
 
-/* Counts of GPUs per job, task or socket become counts per node where that is exact; else the request is
- * refused. */
-static int place_gpus(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
-		      struct mu_err *err)
+/* A step is placed on nodes that are known: counts per job or task become counts per node. */
+static int flatten_gpus(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
 {
-	static const int kinds[] = {OPT_gpus, OPT_gpus_per_task, OPT_gpus_per_socket};
+	uint64_t nodes = spec->has_nodes_min ? spec->nodes_min : 1, times = tasks_each(spec);
+	Mu__GresAsk *ask = spec->n_gres_job    ? spec->gres_job[0]
+			   : spec->n_gres_task ? spec->gres_task[0]
+					       : NULL;
 
-	for (int i = 0; i < 3; i++) {
-		const struct cli_given *g = cli_args_last(args, kinds[i]);
-		uint64_t count = 0, nodes = spec->has_nodes_min ? spec->nodes_min : 1;
-		char *type = NULL;
-		int rc;
-
-		if (!g)
-			continue;
-		rc = gpu_ask(g, arena, &type, &count, err);
-		if (rc)
-			return rc;
-		if (g->option->id == OPT_gpus) {
-			if (spec->has_nodes_min && (spec->nodes_min != spec->nodes_max || count % nodes))
-				return mu_fail(err, MU_EINVAL,
-					       "--gpus=%s cannot be spread evenly over the nodes asked for; "
-					       "use --gpus-per-node",
-					       g->value);
-			count /= nodes;
-			if (!spec->has_nodes_min) {
-				spec->has_nodes_min = spec->has_nodes_max = 1;
-				spec->nodes_min = spec->nodes_max = 1;
-			}
-		} else if (g->option->id == OPT_gpus_per_task) {
-			if (!tasks_each(spec))
-				return mu_fail(
-				    err, MU_EINVAL,
-				    "--gpus-per-task=%s needs --ntasks-per-node with this number of nodes",
-				    g->value);
-			count *= tasks_each(spec);
-		} else {
-			if (!spec->sockets_per_node)
-				return mu_fail(
-				    err, MU_EINVAL,
-				    "--gpus-per-socket option requires --sockets-per-node specification");
-			count *= spec->sockets_per_node;
-		}
-		if (gpus_per_node(spec) && gpus_per_node(spec) != count)
-			return mu_fail(err, MU_EINVAL,
-				       "--%s=%s disagrees with the GPUs per node that are asked for",
-				       g->option->name, g->value);
-		if (!gpus_per_node(spec)) {
-			rc = set_gres(g->option->name,
-				      type ? mu_arena_printf(arena, "gpu:%s:%lu", type, (unsigned long)count)
-					   : mu_arena_printf(arena, "gpu:%lu", (unsigned long)count),
-				      arena, spec, err);
-			if (rc)
-				return rc;
-		}
-	}
-	return 0;
-}
-
-static int per_gpu(const struct cli_args *args, Mu__JobSpec *spec, struct mu_err *err)
-{
-	const struct cli_given *cpus = cli_args_last(args, OPT_cpus_per_gpu),
-			       *mem = cli_args_last(args, OPT_mem_per_gpu);
-	uint64_t gpus = gpus_per_node(spec), mib;
-	int64_t n;
-	int rc;
-
-	if (cpus) {
-		if (spec->has_cpus_per_task)
-			return mu_fail(err, MU_EINVAL,
-				       "--cpus-per-gpu is mutually exclusive with --cpus-per-task");
-		rc = number(cpus, 1, 65535, &n, err);
-		if (rc)
-			return rc;
-		if (!gpus || !tasks_each(spec) || (uint64_t)n * gpus % tasks_each(spec))
-			return mu_fail(
-			    err, MU_EINVAL,
-			    "--cpus-per-gpu=%s needs a number of GPUs that divides by the tasks of a node",
-			    cpus->value);
-		spec->has_cpus_per_task = 1;
-		spec->cpus_per_task = (uint32_t)((uint64_t)n * gpus / tasks_each(spec));
-	}
-	if (mem && !spec->has_mem_node_mib && !spec->has_mem_cpu_mib) {
-		if (mu_mem_parse(mem->value, &mib, NULL))
-			return bad(mem, "a number with K, M, G or T", err);
-		if (!gpus)
-			return mu_fail(err, MU_EINVAL, "--mem-per-gpu=%s needs a number of GPUs", mem->value);
-		spec->has_mem_node_mib = 1;
-		spec->mem_node_mib = mib * gpus;
-	}
-	return 0;
-}
-
-static int per_task(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
-		    struct mu_err *err)
-{
-	const struct cli_given *g = cli_args_last(args, OPT_tres_per_task);
-	size_t count;
-	char **words;
-
-	if (!g)
+	if (!ask || spec->n_gres)
 		return 0;
-	words = cli_split(arena, g->value, &count);
-	for (size_t i = 0; i < count; i++) {
-		const char *equals = strpbrk(words[i], "=:");
-		int64_t n = 0;
+	if (spec->n_gres_job ? ask->count % nodes != 0 : times == 0)
+		return mu_fail(
+		    err, MU_EINVAL,
+		    "The GPUs of a step cannot be spread evenly over its nodes; use --gpus-per-node");
+	ask->count = spec->n_gres_job ? ask->count / nodes : ask->count * times;
+	spec->gres = mu_arena_dup(arena, &ask, sizeof(ask));
+	spec->n_gres = 1;
+	return 0;
+}
 
-		if (!equals || mu_number_parse("--tres-per-task", equals + 1, 1, 65535, &n, NULL))
-			return bad(g, "cpu=count or gres/gpu=count", err);
-		if (strncasecmp(words[i], "cpu", (size_t)(equals - words[i])) == 0) {
-			spec->has_cpus_per_task = 1;
-			spec->cpus_per_task = (uint32_t)n;
-		} else if (strncasecmp(words[i], "gres/gpu", 8) == 0 && tasks_each(spec)) {
-			int rc = set_gres("tres-per-task",
-					  mu_arena_printf(arena, "gpu:%ld", (long)(n * tasks_each(spec))),
-					  arena, spec, err);
+int cli_spec_step(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
+{
+	int rc = flatten_gpus(arena, spec, err);
+	uint64_t gpus = (uint64_t)count_gpus(spec->gres, spec->n_gres);
 
-			if (rc)
-				return rc;
-		} else {
-			return bad(g, "cpu=count or gres/gpu=count", err);
-		}
+	if (rc || !gpus)
+		return rc;
+	if (spec->cpus_per_gpu && tasks_each(spec)) {
+		uint64_t cpus = spec->cpus_per_gpu * gpus / tasks_each(spec);
+
+		spec->has_cpus_per_task = 1;
+		spec->cpus_per_task = cpus ? (uint32_t)cpus : 1;
+	}
+	if (spec->has_mem_gpu_mib) {
+		spec->has_mem_node_mib = 1;
+		spec->mem_node_mib = spec->mem_gpu_mib * gpus;
 	}
 	return 0;
 }
@@ -547,6 +604,8 @@ static int together(const struct cli_args *args, struct mu_arena *arena, Mu__Job
 		rc = per_task(args, arena, spec, err);
 	if (!rc)
 		rc = place_gpus(args, arena, spec, err);
+	if (!rc)
+		rc = one_cpus(args, spec, err);
 	return rc ? rc : per_gpu(args, spec, err);
 }
 
@@ -605,6 +664,8 @@ int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSp
 			add_hint(g->option, g->value, arena, spec);
 		} else if (g->option->kind == MU_KIND_OWN) {
 			rc = set_own(g, arena, spec, err);
+			if (!rc && is_remembered(g->option->id))
+				add_hint(g->option, g->value, arena, spec);
 		} else {
 			rc = cli_field_set(&spec->base, g->option, g->value, arena, err);
 		}

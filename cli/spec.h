@@ -10,6 +10,10 @@
  * together. 0, or a code with one sentence that names option and value. */
 int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
 
+/* The same for a step in a job: counts of GPUs per job or task, CPUs and memory per GPU become counts per node
+ * and task where that is exact. */
+int cli_spec_step(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
+
 /* Strings that are no UTF-8, or too long: MU_EINVAL or MU_EPATH. */
 int cli_spec_check(const Mu__JobSpec *spec, struct mu_err *err);
 

@@ -616,7 +616,11 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 		spec->nodes_required = spec->nodes_excluded = NULL;
 		spec->has_mem_node_mib = spec->has_mem_cpu_mib = 0;
 		spec->mem_node_mib = spec->mem_cpu_mib = 0;
-		spec->n_gres = 0;
+		spec->n_gres = spec->n_gres_job = spec->n_gres_task = 0;
+		if (spec->cpus_per_gpu) {
+			spec->has_cpus_per_task = 1;
+			spec->cpus_per_task = (a.job.row->cpus_total + spec->ntasks - 1) / spec->ntasks;
+		}
 		rc = run_step(s, spec, argc, argv);
 		cli_allocation_release(s->cli, &a, rc);
 	}
@@ -643,6 +647,8 @@ int cli_srun(struct cli *c, int argc, char **argv)
 		cli_spec_dump(c, &args);
 	if (!rc)
 		rc = cli_spec_make(&args, &c->arena, &spec, &err);
+	if (!rc && s.job.job)
+		rc = cli_spec_step(&c->arena, &spec, &err);
 	if (!rc)
 		rc = cli_conf_read(&c->arena, &c->conf, &err);
 	if (rc) {

@@ -94,6 +94,41 @@ static const char *gpu_list(struct mu_arena *arena, Mu__GresGot *const *got, siz
 	return n ? mu_arena_strdup(arena, (char *)b.data) : NULL;
 }
 
+static const char *hint(const Mu__JobSpec *spec, const char *name)
+{
+	for (size_t i = 0; i < spec->n_hint; i++)
+		if (spec->hint[i]->name && strcmp(spec->hint[i]->name, name) == 0)
+			return spec->hint[i]->value;
+	return NULL;
+}
+
+/* As --tres-per-task would say it, also of what --cpus-per-task and --gpus-per-task said. */
+static const char *tres_per_task(struct mu_arena *arena, const Mu__JobSpec *spec)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	if (spec->has_cpus_per_task)
+		mu_buf_printf(&b, "cpu=%u", spec->cpus_per_task);
+	for (size_t i = 0; i < spec->n_gres_task; i++) {
+		const Mu__GresAsk *g = spec->gres_task[i];
+		mu_buf_printf(&b, "%sgres/%s%s%s=%llu", b.len ? "," : "", g->name ? g->name : "",
+			      g->type && *g->type ? ":" : "", g->type ? g->type : "",
+			      (unsigned long long)g->count);
+	}
+	return b.len ? mu_arena_strdup(arena, (char *)b.data) : NULL;
+}
+
+/* "plane=4" is a distribution and a size. */
+static void fill_distribution(struct exe_env_words *w, const Mu__JobSpec *spec, struct mu_arena *arena)
+{
+	const char *text = hint(spec, "distribution");
+	if (!text || strncasecmp(text, "plane=", 6) != 0) {
+		w->distribution = text;
+		return;
+	}
+	w->distribution = "plane";
+	w->plane_size = mu_arena_strdup(arena, text + 6);
+}
+
 static const char *task_list(struct mu_arena *arena, const Mu__StepOrder *step)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
@@ -106,6 +141,8 @@ static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const
 		       struct mu_arena *arena)
 {
 	uint32_t ignored;
+	w->tres_per_task = tres_per_task(arena, o->spec);
+	fill_distribution(w, o->spec, arena);
 	w->cpus_per_node = fold_counts(arena, o, false);
 	w->tasks_per_node = fold_counts(arena, o, true);
 	if (o->spec->work_dir.len)

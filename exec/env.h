@@ -21,6 +21,7 @@ struct exe_env_words {
 	/* Filled by exe_env_build. */
 	const char *cpus_per_node, *tasks_per_node, *submit_dir, *umask;
 	const char *gpus, *gpus_visible, *step_gpus, *step_gtids;
+	const char *tres_per_task, *distribution, *plane_size;
 	uint32_t step_ntasks;
 	const char *step_tasks_per_node;
 	uint32_t gpu_count;

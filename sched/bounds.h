@@ -25,6 +25,9 @@
 #define SCH_GRES_PER_NODE 64u
 #define SCH_CPUS_PER_NODE 65536u
 
+/* Kinds of nodes that one --constraint may count: each is looked for once whenever the job is tried. */
+#define SCH_FEATURE_GROUPS 16u
+
 /* Bytes of one Decided event: an entry takes 256 KiB and other events share it. A start of one node is under
  * 100 bytes. */
 #define SCH_SLICE_BYTES (96u * 1024u)

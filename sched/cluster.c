@@ -242,7 +242,10 @@ void sch__config_derive(struct sch_state *st)
 {
 	const Mu__Config *c = sch__conf(st);
 	scheduler_derive(&st->config, c);
-	st->config.by_core = !contains(c->select_type_parameters, "CR_CPU");
+	st->config.by_socket = contains(c->select_type_parameters, "CR_SOCKET");
+	st->config.by_core = !st->config.by_socket && !contains(c->select_type_parameters, "CR_CPU");
+	st->config.lln = contains(c->select_type_parameters, "CR_LLN");
+	st->config.one_task_per_core = contains(c->select_type_parameters, "CR_ONE_TASK_PER_CORE");
 	st->config.memory = contains(c->select_type_parameters, "MEMORY");
 	st->config.enforce = c->enforce_part_limits && (strcasecmp(c->enforce_part_limits, "ALL") == 0 ||
 							strcasecmp(c->enforce_part_limits, "YES") == 0)

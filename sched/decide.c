@@ -221,21 +221,27 @@ static void say_plan(struct pass *p, const struct sch_job *j, int64_t start, uin
 	if (count) { /* Tasks in the order of the folded list. */
 		char **names;
 		size_t n = 0;
-		uint32_t *tasks = mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(tasks[0]));
-		bool same = true;
+		const struct sch_pick **at =
+		    mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(at[0]));
+		bool same = true, same_gpus = true;
 		s->nodes = fold_picks(p, count);
 		for (uint32_t i = 0; i < count; i++)
-			tasks[p->pick[i].node->rank] = p->pick[i].tasks;
+			at[p->pick[i].node->rank] = &p->pick[i];
 		int rc = mu_hostlist_expand(s->nodes, SCH_NODES_MAX, p->arena, &names, &n, NULL);
 		assert(rc == 0 && n == count);
 		s->tasks = mu_arena_alloc(p->arena, count * sizeof(s->tasks[0]));
+		s->gpus = mu_arena_alloc(p->arena, count * sizeof(s->gpus[0]));
 		for (uint32_t i = 0; i < count; i++) {
-			s->tasks[i] = tasks[sch__node(p->st, names[i])->rank];
+			const struct sch_pick *pick = at[sch__node(p->st, names[i])->rank];
+			s->tasks[i] = pick->tasks;
+			s->gpus[i] = pick->gpus;
 			same = same && s->tasks[i] == s->tasks[0];
+			same_gpus = same_gpus && s->gpus[i] == s->gpus[0];
 		}
 		s->n_tasks = same ? 1 : count;
+		s->n_gpus = !j->shape->job_gpus ? 0 : same_gpus ? 1 : count;
 	}
-	add(p, &p->plan, s, 20 + 2 * s->n_tasks + (s->nodes ? strlen(s->nodes) : 0));
+	add(p, &p->plan, s, 20 + 2 * (s->n_tasks + s->n_gpus) + (s->nodes ? strlen(s->nodes) : 0));
 }
 
 static void drop_plan(struct pass *p, const struct sch_job *j)
@@ -265,9 +271,9 @@ static bool plan_stands(struct pass *p, const struct attempt *a, const struct sc
 	bool ok = count > 0;
 	for (uint32_t i = 0; i < count && ok; i++) {
 		struct sch_node *n = p->pick[i].node;
-		ok = n->usable && mu_bits_test(&a->nodes, n->rank) &&
-		     sch__tasks_that_fit(&a->need, n, sch__line_room(p->line, n, from, until)) >=
-			 p->pick[i].tasks;
+		struct sch_pick fit = sch__fit(&a->need, n, sch__line_room(p->line, n, from, until));
+		ok = n->usable && mu_bits_test(&a->nodes, n->rank) && fit.tasks >= p->pick[i].tasks &&
+		     fit.gpus >= p->pick[i].gpus;
 		p->steps++;
 	}
 	*ret_count = count;
@@ -426,7 +432,7 @@ static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNo
 static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
 {
 	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
-	uint32_t tasks = j->ntasks;
+	uint32_t tasks = j->shape->grows ? UINT32_MAX : j->shape->ntasks;
 	mu__start__init(s);
 	SCH_SET(s, job, j->id);
 	SCH_SET(s, attempt, j->attempt + 1);
@@ -435,8 +441,7 @@ static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	s->n_alloc = count;
 	for (uint32_t i = 0; i < count; i++)
 		s->alloc[i] =
-		    sch__cut(&a->need, p->pick[i].node, sch__overlay_see(&p->overlay, p->pick[i].node),
-			     p->pick[i].tasks, p->arena);
+		    sch__cut(&a->need, &p->pick[i], sch__overlay_see(&p->overlay, p->pick[i].node), p->arena);
 	if (over_limit(p, l, j, s->alloc, count))
 		return;
 	for (uint32_t i = 0; i < count; i++) {
@@ -490,7 +495,10 @@ static void judge(struct pass *p, struct attempt *a)
 		rc = sch__feasible(st, &a->need, a->part, &a->nodes, &a->required);
 	p->steps += st->classes.count + a->nodes.words / 8;
 	if (rc) {
-		a->reason = rc == MU_ENODECOUNT ? REASON_PartitionConfig : REASON_BadConstraints;
+		bool many = a->need.shape->nodes_min > mu_bits_count(&a->part->nodes);
+		a->reason = rc != MU_ENODECOUNT ? REASON_BadConstraints
+			    : many		? REASON_PartitionConfig
+						: REASON_PartitionNodeLimit;
 		return;
 	}
 	struct mu_bits up = {0};
@@ -933,7 +941,7 @@ bool sch_wants_decide(const struct sch_state *st)
 
 int64_t sch_due_usec(const struct sch_state *st)
 {
-	int64_t v[] = {silence_due(st), first_moment(&st->due), first_moment(&st->begins),
+	int64_t v[] = {silence_due(st),		 first_moment(&st->due),  first_moment(&st->begins),
 		       first_moment(&st->tombs), sch__priorities_due(st), sch__limits_due(st)};
 	int64_t first = 0, last_tick = st->cluster->last_tick_usec;
 	if (v[3])

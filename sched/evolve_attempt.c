@@ -163,6 +163,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	/* Readers tell a job that runs or ran from one that waits again, or ended waiting, by its start. */
 	j->start_usec = 0;
 	j->start_pos = 0;
+	j->ntasks = j->shape->ntasks;
 	sch__plan_clear(st, j);
 	sch__str_set(st, &j->partition, j->shape->part[0]->text);
 	if (j->run)
@@ -260,9 +261,12 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	sch__reason(st, j, REASON_None, NULL);
 	name_nodes(ev, run);
 	sch__steps_drop(st, j->id, j->attempt);
+	if (j->shape->grows)
+		j->ntasks = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		alloc[i].attempt = j->attempt;
 		j->cpus_total += alloc[i].cpus;
+		j->ntasks += j->shape->grows ? alloc[i].tasks : 0;
 		sch__hold_add(st, j, &alloc[i]);
 	}
 	set_state(st, j, JOB_RUNNING);

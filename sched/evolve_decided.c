@@ -140,7 +140,7 @@ static bool plan(struct sch_ev *ev, const Mu__PlanSet *p)
 	if (!j || j->state != JOB_PENDING || !j->queued || p->start_usec < 0)
 		return false;
 	bool stood = j->plan_start_usec > 0;
-	sch__plan_set(ev->st, j, p->start_usec, p->nodes, p->tasks, p->n_tasks);
+	sch__plan_set(ev->st, j, p->start_usec, p->nodes, p->tasks, p->n_tasks, p->gpus, p->n_gpus);
 	sch__touch(ev->st, &j->rec);
 	return stood;
 }

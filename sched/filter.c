@@ -8,55 +8,6 @@
 
 #include "proto/hostlist.h"
 
-/* ---- --constraint: names joined by & and |, from left to right ---- */
-
-static size_t word_len(const char *p)
-{
-	return strcspn(p, "&|");
-}
-
-bool sch__features_match(const char *expr, const struct sch_node *n)
-{
-	bool value = true;
-	char op = '&';
-	for (const char *p = expr;;) {
-		size_t len = word_len(p);
-		bool has = sch__node_has_feature(n, p, len);
-		value = op == '&' ? value && has : value || has;
-		if (!p[len])
-			return value;
-		op = p[len];
-		p += len + 1;
-	}
-}
-
-static bool feature_known(const struct sch_state *st, const char *name, size_t len)
-{
-	const uint8_t *key = NULL;
-	size_t key_len = 0;
-	for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &key_len); c;
-	     c = mu_map_seek(&st->classes, key, key_len, 1, &key, &key_len))
-		if (sch__node_has_feature(c->sample, name, len))
-			return true;
-	return false;
-}
-
-int sch__features_check(const struct sch_state *st, const char *expr, struct mu_err *err)
-{
-	if (strpbrk(expr, "[]()*!"))
-		return mu_fail(err, MU_EFEATURE,
-			       "Invalid feature specification: this version knows & and | between feature "
-			       "names, not \"%s\"",
-			       expr);
-	for (const char *p = expr;; p += word_len(p) + 1) {
-		size_t len = word_len(p);
-		if (!len || !feature_known(st, p, len))
-			return sch__refuse(err, MU_EFEATURE);
-		if (!p[len])
-			return 0;
-	}
-}
-
 /* ---- node lists ---- */
 
 int sch__name_bits(const struct sch_state *st, const char *list, struct mu_arena *arena, struct mu_bits *ret,
@@ -108,12 +59,14 @@ int sch__filter(const struct sch_state *st, const struct sch_need *need, const s
 /* ---- would it ever fit ---- */
 
 struct kind {
-	uint32_t tasks, count;
+	uint32_t tasks, gpus, count;
 };
 
 static int more_tasks(const void *a, const void *b)
 {
 	const struct kind *x = a, *y = b;
+	if (x->gpus != y->gpus)
+		return x->gpus > y->gpus ? -1 : 1;
 	return x->tasks > y->tasks ? -1 : x->tasks < y->tasks;
 }
 
@@ -139,9 +92,9 @@ static size_t kinds(const struct sch_state *st, const struct sch_need *need, con
 		uint32_t count = 0;
 		for (uint32_t i = 0; i < nodes->words && i < c->nodes.words; i++)
 			count += ones(nodes->word[i] & c->nodes.word[i]);
+		struct sch_pick p = count ? sch__fit(need, c->sample, &empty) : (struct sch_pick){0};
 		if (count)
-			ret[n++] = (struct kind){.tasks = sch__tasks_that_fit(need, c->sample, &empty),
-						 .count = count};
+			ret[n++] = (struct kind){.tasks = p.tasks, .gpus = p.gpus, .count = count};
 	}
 	if (n > 1)
 		qsort(ret, n, sizeof(ret[0]), more_tasks);
@@ -164,12 +117,55 @@ static int blame(const struct sch_state *st, const struct sch_need *need, const 
 	return rc;
 }
 
-int sch__feasible(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
-		  const struct mu_bits *nodes, const struct mu_bits *required)
+/* Nodes of NODES with the CHOICE-th of the features of which all must have the same. */
+static void of_choice(const struct sch_state *st, const struct sch_shape *s, uint32_t choice,
+		      const struct mu_bits *nodes, struct mu_bits *ret)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &len); c;
+	     c = mu_map_seek(&st->classes, key, len, 1, &key, &len))
+		if (sch__features_match(s->features->text, c->sample, choice))
+			mu_bits_or(ret, &c->nodes);
+	and_bits(ret, nodes);
+}
+
+static int room_for(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes)
 {
 	const struct sch_shape *s = need->shape;
 	uint32_t want = s->ntasks > s->nodes_min ? s->ntasks : s->nodes_min;
 	uint32_t max = s->nodes_max ? s->nodes_max : UINT32_MAX;
+	uint32_t part = need->max_nodes > s->nodes_min ? need->max_nodes : s->nodes_min;
+	struct kind *v = calloc(st->classes.count + 1, sizeof(*v));
+	if (!v)
+		abort();
+	if (s->job_gpus && max > s->job_gpus)
+		max = s->job_gpus;
+	bool bound = need->max_nodes && max > part;
+	uint64_t tasks = 0, count = 0, gpus = 0, within = 0;
+	size_t n = kinds(st, need, nodes, v);
+	bool fits_part = !bound;
+	for (size_t i = 0; i < n && count < max; i++) {
+		uint64_t take = v[i].count < max - count ? v[i].count : max - count;
+		if (bound && count < part) {
+			within = take < part - count ? take : part - count;
+			fits_part =
+			    tasks + within * v[i].tasks >= want && gpus + within * v[i].gpus >= s->job_gpus;
+		}
+		count += take;
+		tasks += take * v[i].tasks;
+		gpus += take * v[i].gpus;
+	}
+	free(v);
+	if (count < s->nodes_min || tasks < want || gpus < s->job_gpus)
+		return MU_ENODECONFIG;
+	return fits_part ? 0 : MU_ENODECOUNT;
+}
+
+int sch__feasible(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
+		  const struct mu_bits *nodes, const struct mu_bits *required)
+{
+	const struct sch_shape *s = need->shape;
 	for (uint32_t r = mu_bits_next(required, 0); r != UINT32_MAX; r = mu_bits_next(required, r + 1))
 		if (!mu_bits_test(nodes, r))
 			return MU_ENODECONFIG;
@@ -177,16 +173,13 @@ int sch__feasible(const struct sch_state *st, const struct sch_need *need, const
 		return MU_ENODECOUNT;
 	if (mu_bits_next(nodes, 0) == UINT32_MAX)
 		return blame(st, need, p);
-	struct kind *v = calloc(st->classes.count + 1, sizeof(*v));
-	if (!v)
-		abort();
-	uint64_t tasks = 0, count = 0;
-	size_t n = kinds(st, need, nodes, v);
-	for (size_t i = 0; i < n && count < max; i++) {
-		uint64_t take = v[i].count < max - count ? v[i].count : max - count;
-		count += take;
-		tasks += take * v[i].tasks;
+	uint32_t choices = s->features ? s->feature_kind.choices : 0;
+	int rc = choices ? MU_ENODECONFIG : room_for(st, need, nodes);
+	for (uint32_t i = 0; i < choices && rc; i++) {
+		struct mu_bits some = {0};
+		of_choice(st, s, i, nodes, &some);
+		rc = room_for(st, need, &some);
+		mu_bits_free(&some);
 	}
-	free(v);
-	return count >= s->nodes_min && tasks >= want ? 0 : MU_ENODECONFIG;
+	return rc ? rc : sch__possible(st, need, nodes, required);
 }

@@ -130,6 +130,14 @@ void sch__demand_waiting(const struct sch_state *st, const struct sch_job *j, co
 	for (uint32_t i = 0; j->shape && i < j->shape->ask_count; i++)
 		want_gres(st, ret, j->shape->ask[i].name->text, sch__text(j->shape->ask[i].type),
 			  (int64_t)j->shape->ask[i].count * nodes, (int64_t)j->shape->ask[i].count);
+	for (uint32_t i = 0; j->shape && i < j->shape->task_ask_count; i++) {
+		int64_t all = (int64_t)j->shape->task_ask[i].count * j->ntasks;
+		want_gres(st, ret, j->shape->task_ask[i].name->text, sch__text(j->shape->task_ask[i].type),
+			  all, (all + nodes - 1) / nodes);
+	}
+	if (j->shape && j->shape->job_gpus)
+		want_gres(st, ret, "gpu", sch__text(j->shape->job_gpu_type), j->shape->job_gpus,
+			  (j->shape->job_gpus + nodes - 1) / nodes);
 	bill(st, p, ret);
 }
 
@@ -144,6 +152,14 @@ static void demand_spec(const struct sch_state *st, const Mu__JobSpec *spec, con
 	for (size_t i = 0; i < spec->n_gres; i++)
 		want_gres(st, ret, spec->gres[i]->name, spec->gres[i]->type,
 			  (int64_t)spec->gres[i]->count * nodes, (int64_t)spec->gres[i]->count);
+	for (size_t i = 0; i < spec->n_gres_task; i++) {
+		int64_t all = (int64_t)spec->gres_task[i]->count * w->ntasks;
+		want_gres(st, ret, spec->gres_task[i]->name, spec->gres_task[i]->type, all,
+			  (all + nodes - 1) / nodes);
+	}
+	if (w->job_gpus)
+		want_gres(st, ret, "gpu", spec->n_gres_job ? spec->gres_job[0]->type : NULL, w->job_gpus,
+			  (w->job_gpus + nodes - 1) / nodes);
 	bill(st, w->part[0], ret);
 }
 

@@ -181,10 +181,15 @@ static void shape_of(struct sch_state *st, struct sch_job *j)
 			     .ntasks = j->ntasks,
 			     .cpus_per_task = j->cpus_per_task,
 			     .exclusive = spec->exclusive};
-	w.mem_kind = spec->has_mem_cpu_mib    ? SCH_MEM_CPU
-		     : spec->has_mem_node_mib ? SCH_MEM_NODE
-					      : SCH_MEM_NONE;
-	w.mem_mib = spec->has_mem_cpu_mib ? j->mem_cpu_mib : spec->mem_node_mib;
+	sch__want_gpus(spec, &w, NULL); /* Only what follows from the spec alone: it was admitted. */
+	w.nodes_min = j->nodes_min;
+	w.nodes_max = j->nodes_max;
+	w.ntasks = j->ntasks;
+	if (sch__grows(spec, &w)) /* The row has what the last attempt came to. */
+		w.ntasks = j->nodes_min * (spec->ntasks_per_node ? spec->ntasks_per_node : 1);
+	sch__mem_asked(spec, &w.mem_kind, &w.mem_mib);
+	if (w.mem_kind == SCH_MEM_CPU)
+		w.mem_mib = j->mem_cpu_mib;
 	j->shape = sch__shape(st, spec, &w);
 }
 

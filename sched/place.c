@@ -1,20 +1,51 @@
-/* sched/place.c: which nodes, and which parts of them. First the nodes in order of weight and configuration;
- * within a node the lowest free cores, the lowest free devices. Nothing here depends on time or on other
- * jobs: only on what the overlay says is taken. */
+/* sched/place.c: how much of a node a job could have, and which parts of it: the lowest free devices, then
+ * the cores nearest to them, then the lowest free ones. Nothing here depends on time or on other jobs: only
+ * on what the overlay says is taken. */
 #include "sched/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+static bool is_gpu(const struct sch_ask *ask)
+{
+	return strcmp(sch__text(ask->name) ? sch__text(ask->name) : "", "gpu") == 0;
+}
+
+/* What GPUs bring along: by the job, else by the partition, else by the configuration. */
+static void need_gpus(const struct sch_state *st, const struct sch_part *p, struct sch_need *ret)
+{
+	const struct sch_shape *s = ret->shape;
+	for (uint32_t i = 0; i < s->ask_count; i++)
+		ret->node_gpus += is_gpu(&s->ask[i]) ? (uint32_t)s->ask[i].count : 0;
+	for (uint32_t i = 0; i < s->task_ask_count; i++)
+		ret->task_gpus += is_gpu(&s->task_ask[i]) ? (uint32_t)s->task_ask[i].count : 0;
+	if (!ret->node_gpus && !ret->task_gpus && !s->job_gpus)
+		return;
+	ret->cpus_per_gpu = s->cpus_per_gpu;
+	if (!ret->cpus_per_gpu && !s->cpus_given)
+		ret->cpus_per_gpu = (uint32_t)sch__job_default(st, p, "DefCpuPerGPU");
+	uint64_t mem = s->mem_kind == SCH_MEM_NONE ? sch__job_default(st, p, "DefMemPerGPU") : 0;
+	if (mem) {
+		ret->mem_kind = SCH_MEM_GPU;
+		ret->mem_mib = mem;
+	}
+}
+
 void sch__need(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
 	       struct sch_need *ret)
 {
-	const char *share = p->row->conf->oversubscribe;
-	ret->shape = shape;
-	ret->exclusive = shape->exclusive || (share && strcasecmp(share, "EXCLUSIVE") == 0);
-	ret->by_core = st->config.by_core;
-	ret->memory = st->config.memory;
+	const Mu__PartitionConf *c = p->row->conf;
+	*ret = (struct sch_need){.shape = shape,
+				 .by_core = st->config.by_core,
+				 .by_socket = st->config.by_socket,
+				 .memory = st->config.memory,
+				 .emptiest = st->config.lln || c->lln,
+				 .max_nodes = c->has_max_nodes ? c->max_nodes : 0};
+	ret->exclusive =
+	    shape->exclusive || (c->oversubscribe && strcasecmp(c->oversubscribe, "EXCLUSIVE") == 0);
+	ret->tasks_per_core = shape->tasks_per_core ? shape->tasks_per_core : st->config.one_task_per_core;
 	sch__part_mem(st, p, shape->mem_kind, shape->mem_mib, &ret->mem_kind, &ret->mem_mib);
+	need_gpus(st, p, ret);
 }
 
 /* ---- one node ---- */
@@ -39,58 +70,136 @@ static uint32_t cpus_per_core(const struct sch_need *need, const struct sch_node
 	return need->by_core && threads && threads < tpc ? threads : tpc;
 }
 
+/* CPUs that are given out together: a CPU, a core or a socket. */
+static uint32_t step_of(const struct sch_need *need, const struct sch_node *n)
+{
+	uint32_t tpc = sch__tpc(n), cores = n->row->cores_per_socket ? n->row->cores_per_socket : 1;
+	return need->by_socket ? cores * tpc : need->by_core ? tpc : 1;
+}
+
+/* Whole ones; where only numbers are known, as on the line, as many as the free cores could be. */
+static uint32_t sockets_free(const struct sch_node *n, const struct sch_room *r, uint32_t step, uint32_t end)
+{
+	uint32_t tpc = sch__tpc(n), cores = end / tpc, count = 0;
+	if (mu_bits_count(&r->cpu) != r->cpus)
+		return (cores > r->cores ? cores - r->cores : 0) / (step / tpc);
+	for (uint32_t b = 0; b + step <= end; b += step)
+		count += mu_bits_next(&r->cpu, b) >= b + step;
+	return count;
+}
+
+/* CPUs that a job could use of what is free. */
+static uint32_t cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
+{
+	uint32_t tpc = sch__tpc(n), end = cpu_end(n), cores = end / tpc, step = step_of(need, n);
+	uint32_t free = cores > r->cores ? cores - r->cores : 0;
+	if (!need->by_core && !need->by_socket)
+		return end > r->cpus ? end - r->cpus : 0;
+	if (need->by_socket)
+		free = sockets_free(n, r, step, end) * (step / tpc);
+	return free * cpus_per_core(need, n);
+}
+
+static bool asked(const struct sch_ask *ask, const Mu__GresHave *have)
+{
+	return sch__same(have->name, sch__text(ask->name)) &&
+	       (!ask->type || sch__same(have->type, ask->type->text));
+}
+
+/* Units of what ASK names that are free, beyond what TAKEN (may be NULL) has of each entry already. */
+static uint64_t gres_free(const struct sch_ask *ask, const struct sch_node *n, const struct sch_room *r,
+			  const uint64_t *taken)
+{
+	uint64_t sum = 0;
+	for (size_t g = 0; g < n->row->n_gres; g++) {
+		uint64_t used = r->gres[g].count + (taken ? taken[g] : 0), have = n->row->gres[g]->count;
+		if (asked(ask, n->row->gres[g]) && have > used)
+			sum += have - used;
+	}
+	return sum;
+}
+
 static bool gres_fits(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
 {
-	for (uint32_t i = 0; i < need->shape->ask_count; i++) {
-		const struct sch_ask *ask = &need->shape->ask[i];
-		uint64_t have = 0;
-		for (size_t g = 0; g < n->row->n_gres; g++)
-			if (sch__same(n->row->gres[g]->name, sch__text(ask->name)) &&
-			    (!ask->type || sch__same(n->row->gres[g]->type, ask->type->text)))
-				have += n->row->gres[g]->count > r->gres[g].count
-					    ? n->row->gres[g]->count - r->gres[g].count
-					    : 0;
-		if (have < ask->count)
+	for (uint32_t i = 0; i < need->shape->ask_count; i++)
+		if (gres_free(&need->shape->ask[i], n, r, NULL) < need->shape->ask[i].count)
 			return false;
-	}
 	return true;
 }
 
-/* Tasks that memory allows, at most TASKS. */
-static uint32_t mem_fits(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
-			 uint32_t tasks)
+/* GPUs of one node that holds TASKS, GPUS of them by a count for the whole job. */
+static uint64_t gpus_on(const struct sch_need *need, uint32_t tasks, uint32_t gpus)
 {
-	uint64_t end = mem_end(n), used = need->memory ? r->mem_mib : 0;
-	if (need->mem_kind == SCH_MEM_NONE || n->row->real_memory_mib == 0)
-		return tasks;
-	if (used > end)
-		return 0;
-	if (need->mem_kind == SCH_MEM_NODE)
-		return need->mem_mib ? (need->mem_mib <= end - used ? tasks : 0) : (used == 0 ? tasks : 0);
-	uint64_t cpus = need->mem_mib ? (end - used) / need->mem_mib : UINT32_MAX;
-	if (need->by_core)
-		cpus = cpus / sch__tpc(n) * cpus_per_core(need, n);
-	if (need->exclusive)
-		return cpus >= cpu_end(n) ? tasks : 0;
-	uint64_t fit = cpus / need->shape->cpus_per_task;
-	if (need->shape->overcommit)
-		return fit ? tasks : 0;
-	return fit < tasks ? (uint32_t)fit : tasks;
+	return need->node_gpus ? need->node_gpus : need->task_gpus ? (uint64_t)need->task_gpus * tasks : gpus;
 }
 
-uint32_t sch__tasks_that_fit(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
+/* CPUs that one task brings, with those of its GPUs. */
+static uint32_t task_cpus(const struct sch_need *need)
+{
+	uint32_t own = need->shape->cpus_per_task;
+	uint64_t more = need->node_gpus ? 0 : (uint64_t)need->task_gpus * need->cpus_per_gpu;
+	return more > own ? (uint32_t)(more < SCH_CPUS_PER_NODE ? more : SCH_CPUS_PER_NODE) : own;
+}
+
+static uint32_t gres_tasks(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+			   uint32_t tasks)
+{
+	for (uint32_t i = 0; i < need->shape->task_ask_count; i++) {
+		const struct sch_ask *ask = &need->shape->task_ask[i];
+		uint64_t free = is_gpu(ask) && need->node_gpus ? need->node_gpus : gres_free(ask, n, r, NULL);
+		uint64_t fit = ask->count ? free / ask->count : tasks;
+		tasks = fit < tasks ? (uint32_t)fit : tasks;
+	}
+	return tasks;
+}
+
+/* Lowers what *RET could have to what memory allows. */
+static void mem_fits(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+		     struct sch_pick *ret)
+{
+	uint64_t end = mem_end(n), used = need->memory ? r->mem_mib : 0, left = end > used ? end - used : 0;
+	uint64_t tasks = UINT64_MAX, gpus = UINT64_MAX, mib = need->mem_mib;
+	if (need->mem_kind == SCH_MEM_NONE || n->row->real_memory_mib == 0)
+		return;
+	if (used > end) {
+		tasks = 0;
+	} else if (need->mem_kind == SCH_MEM_NODE) {
+		tasks = (mib ? mib <= left : used == 0) ? tasks : 0;
+	} else if (need->mem_kind == SCH_MEM_GPU && mib) {
+		gpus = left / mib;
+		if (need->node_gpus)
+			tasks = gpus >= need->node_gpus ? tasks : 0;
+		else if (need->task_gpus)
+			tasks = gpus / need->task_gpus;
+	} else if (need->mem_kind == SCH_MEM_CPU && mib) {
+		uint64_t cpus = left / mib;
+		if (need->by_core || need->by_socket)
+			cpus = cpus / step_of(need, n) * (step_of(need, n) / sch__tpc(n)) *
+			       cpus_per_core(need, n);
+		tasks = need->exclusive ? (cpus >= cpu_end(n) ? tasks : 0) : cpus / task_cpus(need);
+		if (need->shape->overcommit && tasks)
+			tasks = UINT64_MAX;
+		if (need->cpus_per_gpu && !need->exclusive)
+			gpus = cpus / need->cpus_per_gpu;
+		if (need->node_gpus > gpus)
+			tasks = 0;
+	}
+	ret->tasks = tasks < ret->tasks ? (uint32_t)tasks : ret->tasks;
+	ret->gpus = gpus < ret->gpus ? (uint32_t)gpus : ret->gpus;
+}
+
+struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
 {
 	const struct sch_shape *s = need->shape;
-	uint32_t tpc = sch__tpc(n), end = cpu_end(n), cores = end / tpc;
+	struct sch_pick p = {.node = n};
 	if (r->exclusive || (need->exclusive && r->jobs))
-		return 0;
-	uint32_t cores_free = cores > r->cores ? cores - r->cores : 0;
-	uint32_t cpus = need->by_core	? cores_free * cpus_per_core(need, n)
-			: end > r->cpus ? end - r->cpus
-					: 0;
-	if (cpus == 0 || cpus < s->mincpus || !gres_fits(need, n, r))
-		return 0;
-	uint32_t tasks = cpus / s->cpus_per_task;
+		return p;
+	uint32_t cpus = cpus_free(need, n, r), end = cpu_end(n);
+	p.idle = end > r->cpus ? end - r->cpus : 0;
+	if (cpus == 0 || cpus < s->mincpus || !gres_fits(need, n, r) ||
+	    (uint64_t)need->node_gpus * need->cpus_per_gpu > cpus)
+		return p;
+	uint32_t tasks = cpus / task_cpus(need);
 	if (s->overcommit && tasks) /* A node gives the CPUs of one task, however many run there. */
 		tasks = UINT32_MAX;
 	if (s->tasks_per_node && tasks > s->tasks_per_node)
@@ -98,12 +207,24 @@ uint32_t sch__tasks_that_fit(const struct sch_need *need, const struct sch_node 
 	uint32_t sockets = n->row->sockets ? n->row->sockets : 1;
 	if (s->tasks_per_socket && tasks / sockets >= s->tasks_per_socket)
 		tasks = s->tasks_per_socket * sockets;
-	if (s->tasks_per_core && tasks / s->tasks_per_core >= cores_free)
-		tasks = s->tasks_per_core * cores_free;
-	return tasks ? mem_fits(need, n, r, tasks) : 0;
+	uint32_t cores = end / sch__tpc(n), cores_free = cores > r->cores ? cores - r->cores : 0;
+	if (need->tasks_per_core && tasks / need->tasks_per_core >= cores_free)
+		tasks = need->tasks_per_core * cores_free;
+	p.tasks = s->task_ask_count ? gres_tasks(need, n, r, tasks) : tasks;
+	if (s->job_gpus) {
+		struct sch_ask any = {.name = s->gpu_name, .type = s->job_gpu_type};
+		uint64_t free = gres_free(&any, n, r, NULL);
+		uint32_t most = need->cpus_per_gpu ? cpus / need->cpus_per_gpu : UINT32_MAX;
+		p.gpus = free < most ? (uint32_t)free : most;
+	}
+	if (p.tasks)
+		mem_fits(need, n, r, &p);
+	if (!p.tasks || (s->job_gpus && !p.gpus))
+		p.tasks = p.gpus = 0;
+	return p;
 }
 
-bool sch__node_serves(const struct sch_need *need, const struct sch_node *n)
+bool sch__node_serves(const struct sch_need *need, struct sch_node *n)
 {
 	const struct sch_shape *s = need->shape;
 	struct sch_gres_room none[SCH_GRES_PER_NODE] = {0};
@@ -114,42 +235,64 @@ bool sch__node_serves(const struct sch_need *need, const struct sch_node *n)
 	    (s->cores && n->row->cores_per_socket < s->cores) || (s->threads && sch__tpc(n) < s->threads) ||
 	    (s->tmp_mib && n->row->tmp_disk_mib < s->tmp_mib))
 		return false;
-	if (s->features && !sch__features_match(s->features->text, n))
+	if (s->features && !sch__features_match(s->features->text, n, SCH_ANY_CHOICE))
 		return false;
-	return sch__tasks_that_fit(need, n, &empty) > 0;
+	return sch__fit(need, n, &empty).tasks > 0;
 }
 
 /* ---- which CPUs, which devices ---- */
 
-/* Cores, or CPUs where those are given out one by one. */
-static uint64_t units_of(const struct sch_need *need, const struct sch_node *n, uint32_t tasks)
+/* How many steps of CPUs: see step_of. */
+static uint64_t units_of(const struct sch_need *need, const struct sch_pick *pick)
 {
 	const struct sch_shape *s = need->shape;
+	uint32_t tasks = pick->tasks, step = step_of(need, pick->node), tpc = sch__tpc(pick->node);
 	uint64_t cpus = (uint64_t)(s->overcommit ? tasks > 0 : tasks) * s->cpus_per_task;
+	uint64_t gpu_cpus = gpus_on(need, tasks, pick->gpus) * need->cpus_per_gpu;
 	uint64_t units = cpus < s->mincpus ? s->mincpus : cpus;
+	units = units < gpu_cpus ? gpu_cpus : units;
 	if (need->exclusive)
 		return UINT64_MAX;
-	if (need->by_core) {
-		units = (units + cpus_per_core(need, n) - 1) / cpus_per_core(need, n);
-		if (s->tasks_per_core && units * s->tasks_per_core < tasks)
-			units = (tasks + s->tasks_per_core - 1) / s->tasks_per_core;
-	}
-	return units;
+	if (!need->by_core && !need->by_socket)
+		return units;
+	units = (units + cpus_per_core(need, pick->node) - 1) / cpus_per_core(need, pick->node);
+	if (need->tasks_per_core && units * need->tasks_per_core < tasks)
+		units = (tasks + need->tasks_per_core - 1) / need->tasks_per_core;
+	return (units * tpc + step - 1) / step;
 }
 
-static void cut_cpus(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
-		     uint32_t tasks, struct mu_bits *ret)
+/* CPUs near the devices in ROW; the whole node where none has a place. */
+static void near_cpus(const struct sch_node *n, const Mu__AllocNode *row, struct mu_bits *ret)
 {
-	uint32_t tpc = sch__tpc(n), end = cpu_end(n), step = need->by_core ? tpc : 1;
-	uint64_t units = units_of(need, n, tasks);
-	for (uint32_t b = 0; b + step <= end && units; b += step) {
-		bool free = true;
-		for (uint32_t t = 0; t < step; t++)
-			free = free && !mu_bits_test(&r->cpu, b + t);
-		for (uint32_t t = 0; free && t < step; t++)
-			mu_bits_set(ret, b + t);
-		units -= free;
+	for (size_t i = 0; i < row->n_gres; i++) {
+		uint32_t entry = sch__gres_entry(n, row->gres[i]);
+		const char *cores = entry != UINT32_MAX ? n->row->gres[entry]->cores : NULL;
+		struct mu_bits core = {0};
+		if (cores && *cores && mu_bits_parse(&core, cores, SCH_CPUS_PER_NODE - 1) == 0)
+			for (uint32_t c = mu_bits_next(&core, 0); c != UINT32_MAX;
+			     c = mu_bits_next(&core, c + 1))
+				for (uint32_t t = 0; t < sch__tpc(n) && c * sch__tpc(n) + t < n->row->cpus;
+				     t++)
+					mu_bits_set(ret, c * sch__tpc(n) + t);
+		mu_bits_free(&core);
 	}
+}
+
+static void cut_cpus(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+		     const struct mu_bits *near, struct mu_bits *ret)
+{
+	uint32_t end = cpu_end(pick->node), step = step_of(need, pick->node);
+	uint64_t units = units_of(need, pick);
+	bool first = mu_bits_next(near, 0) != UINT32_MAX;
+	for (int pass = first ? 0 : 1; pass < 2; pass++)
+		for (uint32_t b = 0; b + step <= end && units; b += step) {
+			bool free = pass == 1 || mu_bits_test(near, b);
+			for (uint32_t t = 0; t < step && free; t++)
+				free = !mu_bits_test(&r->cpu, b + t) && !mu_bits_test(ret, b + t);
+			for (uint32_t t = 0; free && t < step; t++)
+				mu_bits_set(ret, b + t);
+			units -= free;
+		}
 }
 
 static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r, size_t entry,
@@ -170,75 +313,90 @@ static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r
 	return got;
 }
 
-/* How many units of each entry of N. */
-static void share_gres(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+static void share_one(const struct sch_ask *ask, uint64_t count, const struct sch_node *n,
+		      const struct sch_room *r, uint64_t *taken)
+{
+	for (size_t g = 0; g < n->row->n_gres && count; g++) {
+		uint64_t have = n->row->gres[g]->count, used = r->gres[g].count + taken[g];
+		uint64_t free = have > used ? have - used : 0, take = free < count ? free : count;
+		if (!asked(ask, n->row->gres[g]))
+			continue;
+		taken[g] += take;
+		count -= take;
+	}
+}
+
+/* How many units of each entry of the node. */
+static void share_gres(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
 		       uint64_t *taken)
 {
-	for (uint32_t i = 0; i < need->shape->ask_count; i++) {
-		const struct sch_ask *ask = &need->shape->ask[i];
-		uint64_t left = ask->count;
-		for (size_t g = 0; g < n->row->n_gres && left; g++) {
-			uint64_t have = n->row->gres[g]->count, used = r->gres[g].count + taken[g];
-			uint64_t free = have > used ? have - used : 0;
-			if (!sch__same(n->row->gres[g]->name, sch__text(ask->name)) ||
-			    (ask->type && !sch__same(n->row->gres[g]->type, ask->type->text)))
-				continue;
-			uint64_t take = free < left ? free : left;
-			taken[g] += take;
-			left -= take;
-		}
-	}
+	const struct sch_shape *s = need->shape;
+	const struct sch_node *n = pick->node;
+	struct sch_ask whole = {.name = s->gpu_name, .type = s->job_gpu_type};
+	for (uint32_t i = 0; i < s->ask_count; i++)
+		share_one(&s->ask[i], s->ask[i].count, n, r, taken);
+	for (uint32_t i = 0; i < s->task_ask_count; i++)
+		if (!is_gpu(&s->task_ask[i]) || !need->node_gpus)
+			share_one(&s->task_ask[i], s->task_ask[i].count * pick->tasks, n, r, taken);
+	if (s->job_gpus)
+		share_one(&whole, pick->gpus, n, r, taken);
 	for (size_t g = 0; need->exclusive && g < n->row->n_gres; g++)
 		taken[g] = n->row->gres[g]->count;
 }
 
-static void cut_gres(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+static void cut_gres(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
 		     Mu__AllocNode *row, struct mu_arena *arena)
 {
+	const struct sch_node *n = pick->node;
 	uint64_t taken[SCH_GRES_PER_NODE] = {0};
-	share_gres(need, n, r, taken);
+	share_gres(need, pick, r, taken);
 	row->gres = mu_arena_alloc(arena, (n->row->n_gres + 1) * sizeof(row->gres[0]));
 	for (size_t g = 0; g < n->row->n_gres; g++)
 		if (taken[g])
 			row->gres[row->n_gres++] = cut_entry(n, r, g, taken[g], arena);
 }
 
-static uint64_t mem_of(const struct sch_need *need, const struct sch_node *n, uint32_t cpus)
+static uint64_t mem_of(const struct sch_need *need, const struct sch_pick *pick, uint32_t cpus)
 {
 	if (need->mem_kind == SCH_MEM_NODE)
-		return need->mem_mib ? need->mem_mib : mem_end(n);
+		return need->mem_mib ? need->mem_mib : mem_end(pick->node);
+	if (need->mem_kind == SCH_MEM_GPU)
+		return need->mem_mib * gpus_on(need, pick->tasks, pick->gpus);
 	return need->mem_kind == SCH_MEM_CPU ? need->mem_mib * cpus : 0;
 }
 
-void sch__use(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r, uint32_t tasks,
+void sch__use(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
 	      struct mu_arena *arena, struct sch_use *ret)
 {
-	uint32_t tpc = sch__tpc(n), step = need->by_core ? tpc : 1, end = cpu_end(n) / step * step;
-	uint64_t units = units_of(need, n, tasks);
+	const struct sch_node *n = pick->node;
+	uint32_t tpc = sch__tpc(n), step = step_of(need, n), end = cpu_end(n) / step * step;
+	uint64_t units = units_of(need, pick);
 	ret->cpus = units < end / step ? (uint32_t)units * step : end;
 	ret->cores = (ret->cpus + tpc - 1) / tpc;
-	ret->mem_mib = mem_of(need, n, ret->cpus);
+	ret->mem_mib = mem_of(need, pick, ret->cpus);
 	ret->exclusive = need->exclusive;
 	ret->gres = mu_arena_alloc(arena, (n->row->n_gres + 1) * sizeof(ret->gres[0]));
-	share_gres(need, n, r, ret->gres);
+	share_gres(need, pick, r, ret->gres);
 }
 
-Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
-			uint32_t tasks, struct mu_arena *arena)
+Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+			struct mu_arena *arena)
 {
 	Mu__AllocNode *row = mu_arena_alloc(arena, sizeof(*row));
-	struct mu_bits cpu = {0};
+	struct mu_bits cpu = {0}, near = {0};
 	mu__alloc_node__init(row);
-	cut_cpus(need, n, r, tasks, &cpu);
+	row->node = pick->node->row->name;
+	cut_gres(need, pick, r, row, arena);
+	near_cpus(pick->node, row, &near);
+	cut_cpus(need, pick, r, &near, &cpu);
 	size_t len = mu_bits_print(&cpu, NULL, 0);
-	row->node = n->row->name;
 	row->cpu_list = mu_arena_alloc(arena, len + 1);
 	mu_bits_print(&cpu, row->cpu_list, len + 1);
 	SCH_SET(row, cpus, mu_bits_count(&cpu));
-	SCH_SET(row, tasks, tasks);
-	SCH_SET(row, mem_mib, mem_of(need, n, row->cpus));
-	cut_gres(need, n, r, row, arena);
+	SCH_SET(row, tasks, pick->tasks);
+	SCH_SET(row, mem_mib, mem_of(need, pick, row->cpus));
 	mu_bits_free(&cpu);
+	mu_bits_free(&near);
 	return row;
 }
 
@@ -273,133 +431,4 @@ struct sch_room *sch__overlay_own(struct sch_overlay *o, const struct sch_node *
 		o->used[o->used_count++] = n->rank;
 	}
 	return o->room[n->rank];
-}
-
-/* ---- which nodes ---- */
-
-static int by_tasks(const void *a, const void *b)
-{
-	const struct sch_pick *x = a, *y = b;
-	if (x->tasks != y->tasks)
-		return x->tasks > y->tasks ? -1 : 1;
-	return x->node->rank < y->node->rank ? -1 : x->node->rank > y->node->rank;
-}
-
-static int by_rank(const void *a, const void *b)
-{
-	const struct sch_pick *x = a, *y = b;
-	return x->node->rank < y->node->rank ? -1 : x->node->rank > y->node->rank;
-}
-
-struct goal {
-	uint32_t tasks, min, max;
-};
-
-/* Turns what each chosen node could take into what it gets: at least one task each, the first ones filled. */
-static uint32_t deal(const struct goal *goal, struct sch_pick *pick, uint32_t count)
-{
-	uint32_t left = goal->tasks;
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t later = count - 1 - i;
-		uint32_t most = left > later ? left - later : 1;
-		if (pick[i].tasks > most)
-			pick[i].tasks = most;
-		left = left > pick[i].tasks ? left - pick[i].tasks : 0;
-	}
-	return left ? 0 : count;
-}
-
-static bool enough(const struct goal *goal, uint64_t tasks, uint32_t count)
-{
-	return tasks >= goal->tasks && count >= goal->min;
-}
-
-/* Required nodes come first and must all fit. Returns their number, UINT32_MAX when one does not. */
-static uint32_t choose_required(const struct sch_need *need, const struct sch_overlay *o,
-				const struct mu_bits *candidates, const struct mu_bits *required,
-				uint64_t *steps, struct sch_pick *ret, uint64_t *ret_tasks)
-{
-	uint32_t count = 0;
-	for (uint32_t r = mu_bits_next(required, 0); r != UINT32_MAX; r = mu_bits_next(required, r + 1)) {
-		struct sch_node *n = o->st->by_rank[r];
-		uint32_t tasks =
-		    mu_bits_test(candidates, r) ? sch__tasks_that_fit(need, n, sch__overlay_see(o, n)) : 0;
-		++*steps;
-		if (!tasks)
-			return UINT32_MAX;
-		ret[count++] = (struct sch_pick){.node = n, .tasks = tasks};
-		*ret_tasks += tasks;
-	}
-	return count;
-}
-
-/* The first node that takes all tasks alone; *hint moves past nodes that cannot, which stay so within a pass.
- */
-static struct sch_node *choose_one(const struct sch_need *need, const struct sch_overlay *o,
-				   const struct mu_bits *candidates, uint32_t tasks, uint32_t *hint,
-				   uint64_t *steps)
-{
-	for (uint32_t r = mu_bits_next(candidates, hint ? *hint : 0); r != UINT32_MAX;
-	     r = mu_bits_next(candidates, r + 1)) {
-		struct sch_node *n = o->st->by_rank[r];
-		++*steps;
-		if (hint)
-			*hint = r;
-		if (sch__tasks_that_fit(need, n, sch__overlay_see(o, n)) >= tasks)
-			return n;
-	}
-	if (hint)
-		*hint = UINT32_MAX;
-	return NULL;
-}
-
-uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
-		     const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
-		     uint64_t *steps, struct sch_pick *ret)
-{
-	const struct sch_shape *s = need->shape;
-	struct goal goal = {.tasks = s->ntasks > s->nodes_min ? s->ntasks : s->nodes_min,
-			    .min = s->nodes_min,
-			    .max = s->nodes_max ? s->nodes_max : UINT32_MAX};
-	uint64_t tasks = 0;
-	uint32_t count = choose_required(need, o, candidates, required, steps, ret, &tasks);
-	if (count == UINT32_MAX || count > goal.max)
-		return 0;
-	uint32_t fixed = count;
-	if (fixed == 0 && goal.min <= 1) {
-		struct sch_node *n = !hint || *hint != UINT32_MAX
-					 ? choose_one(need, o, candidates, goal.tasks, hint, steps)
-					 : NULL;
-		if (n) {
-			ret[0] = (struct sch_pick){.node = n, .tasks = goal.tasks};
-			return 1;
-		}
-		if (goal.tasks == 1 || goal.max == 1)
-			return 0;
-	}
-	bool done = enough(&goal, tasks, count);
-	for (uint32_t r = done ? UINT32_MAX : mu_bits_next(candidates, 0); r != UINT32_MAX && !done;
-	     r = mu_bits_next(candidates, r + 1)) {
-		struct sch_node *n = o->st->by_rank[r];
-		uint32_t fit =
-		    mu_bits_test(required, r) ? 0 : sch__tasks_that_fit(need, n, sch__overlay_see(o, n));
-		++*steps;
-		if (!fit)
-			continue;
-		ret[count++] = (struct sch_pick){.node = n, .tasks = fit};
-		tasks += fit;
-		done = count <= goal.max && enough(&goal, tasks, count);
-	}
-	if (!done) { /* Too many small ones: the roomiest first. */
-		if (count <= goal.max)
-			return 0;
-		qsort(ret + fixed, count - fixed, sizeof(ret[0]), by_tasks);
-		for (tasks = 0, count = 0;
-		     count < goal.max && !(count >= fixed && enough(&goal, tasks, count)); count++)
-			tasks += ret[count].tasks;
-		if (!enough(&goal, tasks, count))
-			return 0;
-	}
-	qsort(ret, count, sizeof(ret[0]), by_rank);
-	return deal(&goal, ret, count);
 }

@@ -41,20 +41,26 @@ int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p)
 	return c->has_default_time_sec ? c->default_time_sec : c->has_max_time_sec ? c->max_time_sec : -1;
 }
 
-void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
-		   const uint32_t *tasks, size_t count)
+static void numbers_set(struct sch_state *st, uint32_t **v, uint32_t *n, const uint32_t *from, size_t count)
 {
-	if (j->plan_task_count)
-		sch__free(st, j->plan_tasks, j->plan_task_count * sizeof(j->plan_tasks[0]));
-	j->plan_tasks = NULL;
-	j->plan_task_count = 0;
+	if (*n)
+		sch__free(st, *v, *n * sizeof((*v)[0]));
+	*v = NULL;
+	*n = 0;
+	if (!count || count > SCH_NODES_MAX)
+		return;
+	*v = sch__alloc(st, count * sizeof((*v)[0]));
+	memcpy(*v, from, count * sizeof((*v)[0]));
+	*n = (uint32_t)count;
+}
+
+void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
+		   const uint32_t *tasks, size_t count, const uint32_t *gpus, size_t gpu_count)
+{
+	numbers_set(st, &j->plan_tasks, &j->plan_task_count, tasks, count);
+	numbers_set(st, &j->plan_gpus, &j->plan_gpu_count, gpus, gpu_count);
 	j->plan_start_usec = start_usec;
 	sch__str_set(st, &j->plan_nodes, nodes);
-	if (count && count <= SCH_NODES_MAX) {
-		j->plan_tasks = sch__alloc(st, count * sizeof(tasks[0]));
-		memcpy(j->plan_tasks, tasks, count * sizeof(tasks[0]));
-		j->plan_task_count = (uint32_t)count;
-	}
 	if (start_usec > 0)
 		mu_map_put_u64(&st->plans, j->id, j);
 	else
@@ -64,7 +70,7 @@ void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, 
 void sch__plan_clear(struct sch_state *st, struct sch_job *j)
 {
 	if (j->plan_start_usec || j->plan_nodes || j->plan_task_count)
-		sch__plan_set(st, j, 0, NULL, NULL, 0);
+		sch__plan_set(st, j, 0, NULL, NULL, 0, NULL, 0);
 }
 
 uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,
@@ -74,11 +80,14 @@ uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, st
 	size_t count;
 	if (!j->plan_nodes || !j->plan_task_count ||
 	    mu_hostlist_expand(j->plan_nodes->text, SCH_NODES_MAX, arena, &names, &count, NULL) ||
-	    count > st->node_count || (j->plan_task_count != 1 && j->plan_task_count != count))
+	    count > st->node_count || (j->plan_task_count != 1 && j->plan_task_count != count) ||
+	    (j->plan_gpu_count > 1 && j->plan_gpu_count != count))
 		return 0;
 	for (size_t i = 0; i < count; i++) {
 		pick[i].node = sch__node(st, names[i]);
 		pick[i].tasks = j->plan_tasks[j->plan_task_count == 1 ? 0 : i];
+		pick[i].gpus = !j->plan_gpu_count ? 0 : j->plan_gpus[j->plan_gpu_count == 1 ? 0 : i];
+		pick[i].idle = 0;
 		if (!pick[i].node)
 			return 0;
 	}

@@ -19,7 +19,6 @@ static int unsupported(const Mu__JobSpec *s, struct mu_err *err)
 	    {s->array && *s->array, MU_EARRAY, "--array"},
 	    {s->licenses && *s->licenses, MU_ELICENSE, "--licenses"},
 	    {s->reservation && *s->reservation, MU_ERESERVATION, "--reservation"},
-	    {s->contiguous, MU_ENODECONFIG, "--contiguous"},
 	};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		if (v[i].asked)
@@ -125,6 +124,17 @@ void sch__part_mem(const struct sch_state *st, const struct sch_part *p, enum sc
 	}
 }
 
+void sch__mem_asked(const Mu__JobSpec *spec, enum sch_mem_kind *ret_kind, uint64_t *ret_mib)
+{
+	*ret_kind = spec->has_mem_cpu_mib    ? SCH_MEM_CPU
+		    : spec->has_mem_node_mib ? SCH_MEM_NODE
+		    : spec->has_mem_gpu_mib  ? SCH_MEM_GPU
+					     : SCH_MEM_NONE;
+	*ret_mib = spec->has_mem_cpu_mib    ? spec->mem_cpu_mib
+		   : spec->has_mem_node_mib ? spec->mem_node_mib
+					    : spec->mem_gpu_mib;
+}
+
 /* More memory per CPU than MaxMemPerCPU becomes more CPUs per task, as people know it. */
 static int want_mem(const struct sch_state *st, const Mu__JobSpec *spec, struct sch_want *ret,
 		    struct mu_err *err)
@@ -132,10 +142,7 @@ static int want_mem(const struct sch_state *st, const Mu__JobSpec *spec, struct 
 	const Mu__PartitionConf *c = ret->part[0]->row->conf;
 	uint64_t max_cpu = c->max_mem_cpu_mib ? c->max_mem_cpu_mib : sch__conf(st)->max_mem_cpu_mib;
 	uint64_t max_node = c->max_mem_node_mib ? c->max_mem_node_mib : sch__conf(st)->max_mem_node_mib;
-	ret->mem_kind = spec->has_mem_cpu_mib	 ? SCH_MEM_CPU
-			: spec->has_mem_node_mib ? SCH_MEM_NODE
-						 : SCH_MEM_NONE;
-	ret->mem_mib = spec->has_mem_cpu_mib ? spec->mem_cpu_mib : spec->mem_node_mib;
+	sch__mem_asked(spec, &ret->mem_kind, &ret->mem_mib);
 	if (ret->mem_mib > UINT64_C(1) << 40)
 		return sch__refuse(err, MU_EMEMORY);
 	if (ret->mem_kind == SCH_MEM_NODE && max_node && ret->mem_mib > max_node)
@@ -168,13 +175,16 @@ static int want_counts(const Mu__JobSpec *s, struct sch_want *ret, struct mu_err
 	ret->cpus_per_task = s->has_cpus_per_task ? s->cpus_per_task : 1;
 	ret->nodes_min = s->has_nodes_min ? s->nodes_min : 1;
 	ret->nodes_max = s->nodes_max;
-	if (per_node && !s->has_ntasks && !s->has_nodes_min &&
+	if (per_node && !s->has_ntasks && !s->has_nodes_min && !s->n_gres_job &&
 	    !s->nodes_required) /* That many on one node, not over several. */
 		ret->nodes_max = ret->nodes_max ? ret->nodes_max : 1;
 	uint64_t ntasks = s->has_ntasks ? s->ntasks : (uint64_t)ret->nodes_min * (per_node ? per_node : 1);
 	if (ntasks > UINT32_MAX || ret->cpus_per_task > SCH_CPUS_PER_NODE)
 		return sch__refuse(err, MU_ENODECONFIG);
 	ret->ntasks = (uint32_t)ntasks;
+	int rc = sch__want_gpus(s, ret, err);
+	if (rc)
+		return rc;
 	if (per_node && (ret->ntasks + (uint64_t)per_node - 1) / per_node > ret->nodes_min)
 		ret->nodes_min = (uint32_t)((ret->ntasks + (uint64_t)per_node - 1) / per_node);
 	if (ret->nodes_max && ret->nodes_max < ret->nodes_min)
@@ -198,33 +208,68 @@ static int want_times(const struct sch_state *st, const Mu__JobSpec *s, struct m
 	return s->deadline_usec < from + least * SCH_USEC ? sch__refuse(err, MU_ETIMELIMIT) : 0;
 }
 
-static int want_gres(const Mu__JobSpec *s, struct mu_err *err)
+static int want_gres(Mu__GresAsk *const *list, size_t count, struct mu_err *err)
 {
-	if (s->n_gres > SCH_GRES_PER_NODE)
+	if (count > SCH_GRES_PER_NODE)
 		return sch__refuse(err, MU_EGRES);
-	for (size_t i = 0; i < s->n_gres; i++)
-		if (!s->gres[i]->name || !*s->gres[i]->name || s->gres[i]->count > UINT32_MAX)
+	for (size_t i = 0; i < count; i++)
+		if (!list[i]->name || !*list[i]->name || list[i]->count > UINT32_MAX)
 			return sch__refuse(err, MU_EGRES);
 	return 0;
 }
 
 /* Some node must have each gres asked for, by name and type. */
-static int gres_known(const struct sch_state *st, const Mu__JobSpec *s, struct mu_err *err)
+static int gres_known(const struct sch_state *st, Mu__GresAsk *const *list, size_t count, struct mu_err *err)
 {
-	for (size_t i = 0; i < s->n_gres; i++) {
+	for (size_t i = 0; i < count; i++) {
 		bool found = false;
 		const uint8_t *key = NULL;
 		size_t len = 0;
 		for (const struct sch_class *c = mu_map_seek(&st->classes, NULL, 0, 0, &key, &len);
 		     c && !found; c = mu_map_seek(&st->classes, key, len, 1, &key, &len))
 			for (size_t g = 0; g < c->sample->row->n_gres; g++)
-				found =
-				    found || (sch__same(c->sample->row->gres[g]->name, s->gres[i]->name) &&
-					      (!s->gres[i]->type || !*s->gres[i]->type ||
-					       sch__same(c->sample->row->gres[g]->type, s->gres[i]->type)));
+				found = found || (sch__same(c->sample->row->gres[g]->name, list[i]->name) &&
+						  (!list[i]->type || !*list[i]->type ||
+						   sch__same(c->sample->row->gres[g]->type, list[i]->type)));
 		if (!found)
 			return sch__refuse(err, MU_EGRES);
 	}
+	return 0;
+}
+
+static int all_gres(const struct sch_state *st, const Mu__JobSpec *s, struct mu_err *err)
+{
+	const struct {
+		Mu__GresAsk *const *list;
+		size_t count;
+	} v[] = {{s->gres, s->n_gres}, {s->gres_task, s->n_gres_task}, {s->gres_job, s->n_gres_job}};
+	int rc = 0;
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]) && !rc; i++) {
+		rc = want_gres(v[i].list, v[i].count, err);
+		rc = rc ? rc : gres_known(st, v[i].list, v[i].count, err);
+	}
+	return rc;
+}
+
+/* Nodes that --constraint counts are nodes of the job. */
+static int want_features(const struct sch_state *st, const Mu__JobSpec *spec, struct sch_want *ret,
+			 struct mu_err *err)
+{
+	struct sch_features kind;
+	int rc = spec->features && *spec->features ? sch__features_check(st, spec->features, err) : 0;
+	if (rc || !spec->features || !*spec->features)
+		return rc;
+	sch__features_kind(spec->features, &kind);
+	if (kind.groups && spec->contiguous)
+		return mu_fail(err, MU_EFEATURE, "%s: --contiguous does not go with counts of features",
+			       mu_strerror(MU_EFEATURE));
+	if (kind.nodes <= ret->nodes_min)
+		return 0;
+	if (ret->nodes_max && ret->nodes_max < kind.nodes)
+		return sch__refuse(err, MU_ENODECOUNT);
+	ret->nodes_min = kind.nodes;
+	if (!spec->has_ntasks)
+		ret->ntasks = kind.nodes * (spec->ntasks_per_node ? spec->ntasks_per_node : 1);
 	return 0;
 }
 
@@ -275,31 +320,26 @@ static struct sch_str *text_in(struct mu_arena *arena, const char *text)
 	return s;
 }
 
+static struct sch_ask *asks_in(struct mu_arena *arena, Mu__GresAsk *const *list, size_t count)
+{
+	struct sch_ask *v = mu_arena_alloc(arena, (count + 1) * sizeof(v[0]));
+	for (size_t i = 0; i < count; i++)
+		v[i] = (struct sch_ask){.name = text_in(arena, list[i]->name),
+					.type = text_in(arena, list[i]->type),
+					.count = list[i]->count};
+	return v;
+}
+
 void sch__shape_in(struct mu_arena *arena, const Mu__JobSpec *spec, const struct sch_want *w,
 		   struct sch_shape *ret)
 {
-	*ret = (struct sch_shape){.nodes_min = w->nodes_min,
-				  .nodes_max = w->nodes_max,
-				  .ntasks = w->ntasks,
-				  .cpus_per_task = w->cpus_per_task,
-				  .tasks_per_node = spec->ntasks_per_node,
-				  .tasks_per_socket = spec->ntasks_per_socket,
-				  .tasks_per_core = spec->ntasks_per_core,
-				  .mincpus = spec->mincpus,
-				  .sockets = spec->sockets_per_node,
-				  .cores = spec->cores_per_socket,
-				  .threads = spec->threads_per_core,
-				  .mem_kind = w->mem_kind,
-				  .mem_mib = w->mem_mib,
-				  .tmp_mib = spec->tmp_mib,
-				  .exclusive = w->exclusive,
-				  .overcommit = spec->overcommit,
-				  .ask_count = (uint32_t)spec->n_gres};
-	ret->ask = mu_arena_alloc(arena, (spec->n_gres + 1) * sizeof(ret->ask[0]));
-	for (size_t i = 0; i < spec->n_gres; i++)
-		ret->ask[i] = (struct sch_ask){.name = text_in(arena, spec->gres[i]->name),
-					       .type = text_in(arena, spec->gres[i]->type),
-					       .count = spec->gres[i]->count};
+	*ret = (struct sch_shape){.ask_count = (uint32_t)spec->n_gres,
+				  .task_ask_count = (uint32_t)spec->n_gres_task};
+	sch__shape_plain(spec, w, ret);
+	ret->ask = asks_in(arena, spec->gres, spec->n_gres);
+	ret->task_ask = asks_in(arena, spec->gres_task, spec->n_gres_task);
+	ret->gpu_name = w->job_gpus ? text_in(arena, "gpu") : NULL;
+	ret->job_gpu_type = w->job_gpus && spec->n_gres_job ? text_in(arena, spec->gres_job[0]->type) : NULL;
 	ret->features = text_in(arena, spec->features);
 	ret->required = text_in(arena, spec->nodes_required);
 	ret->excluded = text_in(arena, spec->nodes_excluded);
@@ -347,11 +387,9 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 	if (!rc)
 		rc = want_mem(st, spec, &w, err);
 	if (!rc)
-		rc = want_gres(spec, err);
+		rc = all_gres(st, spec, err);
 	if (!rc)
-		rc = gres_known(st, spec, err);
-	if (!rc && spec->features && *spec->features)
-		rc = sch__features_check(st, spec->features, err);
+		rc = want_features(st, spec, &w, err);
 	struct mu_bits named = {0};
 	if (!rc && spec->nodes_required && *spec->nodes_required)
 		rc = sch__name_bits(st, spec->nodes_required, arena, &named, err);
@@ -376,7 +414,8 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 		return rc;
 	w.time_limit_sec = sch__part_limit(w.part[0], spec);
 	uint64_t tasks = w.ntasks > w.nodes_min && !spec->overcommit ? w.ntasks : w.nodes_min;
-	uint64_t cpus = tasks * w.cpus_per_task;
+	uint64_t cpus = tasks * w.cpus_per_task, by_gpus = sch__gpus_total(spec, &w) * spec->cpus_per_gpu;
+	cpus = cpus < by_gpus ? by_gpus : cpus;
 	w.cpus_total = cpus > UINT32_MAX ? UINT32_MAX : (uint32_t)cpus;
 	*ret = w;
 	return 0;

@@ -111,6 +111,8 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	row->plan_nodes = (char *)sch__text(j->plan_nodes);
 	row->plan_tasks = j->plan_tasks;
 	row->n_plan_tasks = j->plan_task_count;
+	row->plan_gpus = j->plan_gpus;
+	row->n_plan_gpus = j->plan_gpu_count;
 	SCH_SET(row, cancelled_by, j->cancelled_by);
 	SCH_SET(row, has_canceller, j->has_canceller);
 	SCH_SET(row, end_state, j->end_state);
@@ -294,7 +296,8 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->last_sched_usec = row->last_sched_usec;
 	j->start_late_usec = row->start_late_usec;
 	sch__depend_load(st, j, row->depend_state, row->depend_due_usec);
-	sch__plan_set(st, j, row->plan_start_usec, row->plan_nodes, row->plan_tasks, row->n_plan_tasks);
+	sch__plan_set(st, j, row->plan_start_usec, row->plan_nodes, row->plan_tasks, row->n_plan_tasks,
+		      row->plan_gpus, row->n_plan_gpus);
 	j->cancelled_by = row->cancelled_by;
 	j->has_canceller = row->has_canceller;
 	j->end_state = (uint8_t)row->end_state;

@@ -19,7 +19,7 @@
 #include "proto/orders.pb-c.h"
 #include "proto/wire.pb-c.h"
 
-#define SCH_PLANNER_VERSION 2u
+#define SCH_PLANNER_VERSION 3u
 
 struct sch_state;
 

@@ -30,50 +30,96 @@ static void canonical(const Mu__JobSpec *spec, const struct sch_want *want, Mu__
 		ret->has_mem_cpu_mib = true;
 		ret->mem_cpu_mib = want->mem_mib;
 	}
+	if (want->mem_kind == SCH_MEM_GPU)
+		SCH_SET(ret, mem_gpu_mib, want->mem_mib);
 	ret->n_gres = spec->n_gres;
 	ret->gres = spec->gres;
+	ret->n_gres_task = spec->n_gres_task;
+	ret->gres_task = spec->gres_task;
+	ret->n_gres_job = want->job_gpus ? spec->n_gres_job : 0;
+	ret->gres_job = spec->gres_job;
+	SCH_SET(ret, ntasks_per_gpu, want->job_gpus); /* Only a number of GPUs without a type. */
+	SCH_SET(ret, cpus_per_gpu, spec->cpus_per_gpu);
+	SCH_SET(ret, contiguous, spec->contiguous);
+	SCH_SET(ret, spread_job, spec->spread_job);
+	SCH_SET(ret, use_min_nodes, spec->use_min_nodes);
+	SCH_SET(ret, requeue, sch__grows(spec, want)); /* Two that only the key knows. */
+	SCH_SET(ret, no_kill, spec->has_cpus_per_task);
 	ret->features = spec->features;
 	ret->nodes_required = spec->nodes_required;
 	ret->nodes_excluded = spec->nodes_excluded;
 }
 
-static struct sch_shape *build(struct sch_state *st, const Mu__JobSpec *c, const struct sch_want *want)
+void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *w, struct sch_shape *ret)
+{
+	ret->nodes_min = w->nodes_min;
+	ret->nodes_max = w->nodes_max;
+	ret->ntasks = w->ntasks;
+	ret->cpus_per_task = w->cpus_per_task;
+	ret->tasks_per_node = spec->ntasks_per_node;
+	ret->tasks_per_socket = spec->ntasks_per_socket;
+	ret->tasks_per_core = spec->ntasks_per_core;
+	ret->mincpus = spec->mincpus;
+	ret->sockets = spec->sockets_per_node;
+	ret->cores = spec->cores_per_socket;
+	ret->threads = spec->threads_per_core;
+	ret->mem_kind = w->mem_kind;
+	ret->mem_mib = w->mem_mib;
+	ret->tmp_mib = spec->tmp_mib;
+	ret->exclusive = w->exclusive;
+	ret->overcommit = spec->overcommit;
+	ret->contiguous = spec->contiguous;
+	ret->spread = spec->spread_job;
+	ret->fewest = spec->use_min_nodes;
+	ret->grows = sch__grows(spec, w);
+	ret->cpus_given = spec->has_cpus_per_task;
+	ret->job_gpus = w->job_gpus;
+	ret->cpus_per_gpu = spec->cpus_per_gpu;
+	if (spec->features && *spec->features)
+		sch__features_kind(spec->features, &ret->feature_kind);
+}
+
+static struct sch_ask *asks(struct sch_state *st, Mu__GresAsk *const *list, size_t count)
+{
+	struct sch_ask *v = sch__alloc(st, count * sizeof(v[0]));
+	for (size_t i = 0; i < count; i++) {
+		v[i].name = sch__str(st, list[i]->name);
+		v[i].type = sch__str(st, list[i]->type);
+		v[i].count = list[i]->count;
+	}
+	return v;
+}
+
+static void asks_drop(struct sch_state *st, struct sch_ask *v, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		sch__str_drop(st, &v[i].name);
+		sch__str_drop(st, &v[i].type);
+	}
+	sch__free(st, v, count * sizeof(v[0]));
+}
+
+static struct sch_shape *build(struct sch_state *st, const Mu__JobSpec *spec, const struct sch_want *want)
 {
 	struct sch_shape *s = sch__alloc(st, sizeof(*s));
 	s->id = mu_bits_next_clear(&st->shape_ids, 0);
 	mu_bits_set(&st->shape_ids, s->id);
 	if (s->id >= st->shape_id_cap)
 		st->shape_id_cap = s->id + 1;
-	s->part_count = (uint32_t)c->n_partition;
-	s->part = sch__alloc(st, c->n_partition * sizeof(s->part[0]));
-	for (size_t i = 0; i < c->n_partition; i++)
-		s->part[i] = sch__str(st, c->partition[i]);
-	s->nodes_min = c->nodes_min;
-	s->nodes_max = c->nodes_max;
-	s->ntasks = c->ntasks;
-	s->cpus_per_task = c->cpus_per_task;
-	s->tasks_per_node = c->ntasks_per_node;
-	s->tasks_per_socket = c->ntasks_per_socket;
-	s->tasks_per_core = c->ntasks_per_core;
-	s->mincpus = c->mincpus;
-	s->sockets = c->sockets_per_node;
-	s->cores = c->cores_per_socket;
-	s->threads = c->threads_per_core;
-	s->tmp_mib = c->tmp_mib;
-	s->exclusive = c->exclusive;
-	s->overcommit = c->overcommit;
-	s->mem_kind = want->mem_kind;
-	s->mem_mib = want->mem_mib;
-	s->ask_count = (uint32_t)c->n_gres;
-	s->ask = sch__alloc(st, c->n_gres * sizeof(s->ask[0]));
-	for (size_t i = 0; i < c->n_gres; i++) {
-		s->ask[i].name = sch__str(st, c->gres[i]->name);
-		s->ask[i].type = sch__str(st, c->gres[i]->type);
-		s->ask[i].count = c->gres[i]->count;
-	}
-	s->features = sch__str(st, c->features);
-	s->required = sch__str(st, c->nodes_required);
-	s->excluded = sch__str(st, c->nodes_excluded);
+	sch__shape_plain(spec, want, s);
+	s->part_count = (uint32_t)spec->n_partition;
+	s->part = sch__alloc(st, spec->n_partition * sizeof(s->part[0]));
+	for (size_t i = 0; i < spec->n_partition; i++)
+		s->part[i] = sch__str(st, spec->partition[i]);
+	s->ask_count = (uint32_t)spec->n_gres;
+	s->ask = asks(st, spec->gres, spec->n_gres);
+	s->task_ask_count = (uint32_t)spec->n_gres_task;
+	s->task_ask = asks(st, spec->gres_task, spec->n_gres_task);
+	s->gpu_name = want->job_gpus ? sch__str(st, "gpu") : NULL;
+	s->job_gpu_type = want->job_gpus && spec->n_gres_job ? sch__str(st, spec->gres_job[0]->type) : NULL;
+	s->features = sch__str(st, spec->features);
+	s->required = sch__str(st, spec->nodes_required);
+	s->excluded = sch__str(st, spec->nodes_excluded);
 	return s;
 }
 
@@ -88,7 +134,7 @@ struct sch_shape *sch__shape(struct sch_state *st, const Mu__JobSpec *spec, cons
 	mu_buf_free(&buf);
 	struct sch_shape *s = mu_map_get(&st->shapes, key.b, sizeof(key.b));
 	if (!s) {
-		s = build(st, &c, want);
+		s = build(st, spec, want);
 		s->key = key;
 		mu_map_put(&st->shapes, key.b, sizeof(key.b), s);
 	}
@@ -107,11 +153,10 @@ void sch__shape_drop(struct sch_state *st, struct sch_shape **s)
 	for (uint32_t i = 0; i < old->part_count; i++)
 		sch__str_drop(st, &old->part[i]);
 	sch__free(st, old->part, old->part_count * sizeof(old->part[0]));
-	for (uint32_t i = 0; i < old->ask_count; i++) {
-		sch__str_drop(st, &old->ask[i].name);
-		sch__str_drop(st, &old->ask[i].type);
-	}
-	sch__free(st, old->ask, old->ask_count * sizeof(old->ask[0]));
+	asks_drop(st, old->ask, old->ask_count);
+	asks_drop(st, old->task_ask, old->task_ask_count);
+	sch__str_drop(st, &old->gpu_name);
+	sch__str_drop(st, &old->job_gpu_type);
 	sch__str_drop(st, &old->features);
 	sch__str_drop(st, &old->required);
 	sch__str_drop(st, &old->excluded);

@@ -51,7 +51,14 @@ struct sch_ask {
 	struct sch_str *name, *type; /* type NULL: any */
 	uint64_t count;
 };
-enum sch_mem_kind { SCH_MEM_NONE, SCH_MEM_NODE, SCH_MEM_CPU };
+enum sch_mem_kind { SCH_MEM_NONE, SCH_MEM_NODE, SCH_MEM_CPU, SCH_MEM_GPU };
+/* What a --constraint asks beyond a yes or no of each node. */
+struct sch_features {
+	uint32_t choices; /* of [a|b]: one for all nodes; 0: none */
+	uint32_t groups;  /* kinds that are counted */
+	uint32_t nodes;	  /* the sum of their counts */
+	bool only;	  /* no other nodes than those */
+};
 /* What a job needs of nodes, apart from time: jobs of one shape fit or fail together. Derived from spec and
  * resolved numbers. */
 struct sch_shape {
@@ -64,9 +71,18 @@ struct sch_shape {
 	uint32_t mincpus, sockets, cores, threads;
 	uint64_t mem_mib, tmp_mib;
 	enum sch_mem_kind mem_kind;
-	bool exclusive, overcommit;
-	struct sch_ask *ask;
+	bool exclusive, overcommit, contiguous, spread;
+	bool fewest;	     /* of a range of nodes the least, not the most */
+	bool grows;	     /* tasks follow from the number of nodes */
+	bool cpus_given;     /* the job names its CPUs per task */
+	struct sch_ask *ask; /* of each node */
 	uint32_t ask_count;
+	struct sch_ask *task_ask; /* of each task */
+	uint32_t task_ask_count;
+	uint32_t job_gpus; /* of the whole job; 0 where they follow from nodes or tasks */
+	struct sch_str *gpu_name, *job_gpu_type;
+	uint32_t cpus_per_gpu;
+	struct sch_features feature_kind;
 	struct sch_str *features, *required, *excluded;
 };
 
@@ -121,7 +137,8 @@ struct sch_job {
 	int64_t depend_due_usec;
 	uint64_t name_key;    /* of its name: first bytes of the hash */
 	uint32_t *plan_tasks; /* by node of plan_nodes; one element: the same on each */
-	uint32_t plan_task_count;
+	uint32_t *plan_gpus;  /* likewise, of a job that asks for GPUs as a whole */
+	uint32_t plan_task_count, plan_gpu_count;
 	uint32_t priority, attempt, restarts, cancelled_by;
 	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, cpus_total;
 	uint64_t mem_node_mib, mem_cpu_mib;
@@ -213,7 +230,7 @@ struct sch_key_rec {
 struct sch_config_rec {
 	struct sch_rec rec;
 	Mu__ConfigRow *row;
-	bool by_core, memory; /* SelectTypeParameters */
+	bool by_core, by_socket, memory, lln, one_task_per_core; /* SelectTypeParameters */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
 	bool backfill;				       /* SchedulerType */
 	uint32_t bf_max_job, bf_max_user, bf_max_part; /* SchedulerParameters; 0: no bound of its own */
@@ -376,8 +393,17 @@ void sch__answer_keep(struct sch_state *st, const Mu__RequestId *id, const struc
 		      uint64_t pos, struct sch_changes *changes);
 void sch__answer_load(struct sch_state *st, const Mu__AnswerRow *row);
 
-/* shape.c */
 struct sch_want;
+/* gpus.c */
+/* What GPUs make of counts that were not given, into RET's ntasks, nodes_min, nodes_max. RET->job_gpus is
+ * what is left to be shared out over nodes. 0 or a refusal. */
+int sch__want_gpus(const Mu__JobSpec *spec, struct sch_want *ret, struct mu_err *err);
+uint64_t sch__gpus_total(const Mu__JobSpec *spec, const struct sch_want *want);
+bool sch__grows(const Mu__JobSpec *spec, const struct sch_want *want);
+
+/* shape.c */
+/* All of a shape but its lists and texts. */
+void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *want, struct sch_shape *ret);
 struct sch_shape *sch__shape(struct sch_state *st, const Mu__JobSpec *spec, const struct sch_want *want);
 void sch__shape_drop(struct sch_state *st, struct sch_shape **s);
 
@@ -460,6 +486,8 @@ struct sch_want {
 	bool exclusive;
 	const char *qos, *account;
 	uint32_t assoc;
+	uint32_t job_gpus;
+	bool tasks_by_gpus; /* the number of tasks follows from them */
 };
 int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
 		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err);
@@ -474,6 +502,9 @@ int sch__rights(const Mu__JobSpec *spec, const Mu__Author *author, struct mu_err
 void sch__shape_in(struct mu_arena *arena, const Mu__JobSpec *spec, const struct sch_want *w,
 		   struct sch_shape *ret);
 int64_t sch__part_limit(const struct sch_part *p, const Mu__JobSpec *spec); /* the limit a job gets there */
+void sch__mem_asked(const Mu__JobSpec *spec, enum sch_mem_kind *ret_kind, uint64_t *ret_mib);
+/* NAME=N among the partition's words, else in its or the configuration's JobDefaults; 0: nowhere. */
+uint64_t sch__job_default(const struct sch_state *st, const struct sch_part *p, const char *name);
 void sch__part_mem(const struct sch_state *st, const struct sch_part *p, enum sch_mem_kind kind, uint64_t mib,
 		   enum sch_mem_kind *ret_kind, uint64_t *ret_mib);
 
@@ -482,16 +513,23 @@ struct sch_need { /* a shape in one partition */
 	const struct sch_shape *shape;
 	enum sch_mem_kind mem_kind;
 	uint64_t mem_mib; /* SCH_MEM_NODE with 0: all memory */
-	bool exclusive, by_core, memory;
+	bool exclusive, by_core, by_socket, memory;
+	bool emptiest;		 /* the nodes with the most idle CPUs come first */
+	uint32_t max_nodes;	 /* of the partition; 0: no bound */
+	uint32_t tasks_per_core; /* 0: as its threads allow */
+	uint32_t node_gpus, task_gpus, cpus_per_gpu;
 };
 void sch__need(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
 	       struct sch_need *ret);
-bool sch__node_serves(const struct sch_need *need, const struct sch_node *n); /* could ever, when empty */
-uint32_t sch__tasks_that_fit(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r);
+bool sch__node_serves(const struct sch_need *need, struct sch_node *n); /* could ever, when empty */
 struct sch_pick {
 	struct sch_node *node;
 	uint32_t tasks;
+	uint32_t gpus; /* of a job that asks for GPUs as a whole */
+	uint32_t idle; /* CPUs free before it comes */
 };
+/* What N could give of R at most; no tasks: it cannot serve. */
+struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r);
 /* Rooms seen by a placement: State's, with copies laid over where a pass has taken or given. */
 struct sch_overlay {
 	const struct sch_state *st;
@@ -505,19 +543,31 @@ void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct
 void sch__overlay_free(struct sch_overlay *o);
 const struct sch_room *sch__overlay_see(const struct sch_overlay *o, const struct sch_node *n);
 struct sch_room *sch__overlay_own(struct sch_overlay *o, const struct sch_node *n, struct mu_arena *arena);
+/* choose.c */
 /* Chooses among CANDIDATES (by rank), required ones first. Adds what it looked at to *steps. RET has
  * node_count places. Returns how many nodes were chosen; 0: does not fit. HINT (may be NULL): first rank
  * worth looking at for one-node needs, moved on. */
 uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
 		     const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
 		     uint64_t *steps, struct sch_pick *ret);
-/* Which CPUs, how much memory, which devices of N: an AllocNode in ARENA. */
-Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
-			uint32_t tasks, struct mu_arena *arena);
+/* 0, or MU_ENODECONFIG where not even empty NODES have places for a need that names neighbours or counts
+ * kinds. */
+int sch__possible(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes,
+		  const struct mu_bits *required);
+/* Which CPUs, how much memory, which devices of PICK's node: an AllocNode in ARENA. */
+Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+			struct mu_arena *arena);
+
+/* features.c: --constraint. CHOICE: which of those that must be the same on all nodes. */
+#define SCH_ANY_CHOICE UINT32_MAX
+#define SCH_NO_GROUP UINT32_MAX
+int sch__features_check(const struct sch_state *st, const char *expr, struct mu_err *err);
+void sch__features_kind(const char *expr, struct sch_features *ret); /* EXPR passed the check once */
+bool sch__features_match(const char *expr, const struct sch_node *n, uint32_t choice);
+/* Whether N is of the counted kind GROUP, and how many of it are wanted. */
+bool sch__features_group(const char *expr, uint32_t group, const struct sch_node *n, uint32_t *ret_count);
 
 /* filter.c: which nodes a shape may use at all */
-int sch__features_check(const struct sch_state *st, const char *expr, struct mu_err *err);
-bool sch__features_match(const char *expr, const struct sch_node *n);
 /* Nodes of P (by rank) that could serve when empty; required nodes apart. Bits are the caller's to free. */
 int sch__filter(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
 		struct mu_arena *arena, struct mu_bits *ret_nodes, struct mu_bits *ret_required,
@@ -536,8 +586,8 @@ struct sch_use {
 	bool exclusive;
 	uint64_t *gres; /* by entry of the node */
 };
-/* What sch__cut would take of R for TASKS. RET->gres lies in ARENA. */
-void sch__use(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r, uint32_t tasks,
+/* What sch__cut would take of R. RET->gres lies in ARENA. */
+void sch__use(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
 	      struct mu_arena *arena, struct sch_use *ret);
 uint32_t sch__gres_entry(const struct sch_node *n, const Mu__GresGot *row); /* UINT32_MAX: none */
 
@@ -602,7 +652,7 @@ bool sch__behind(const struct sch_state *st, const struct sch_job *a,
 
 /* plan.c: planned starts of waiting jobs, as they stand in State */
 void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
-		   const uint32_t *tasks, size_t count);
+		   const uint32_t *tasks, size_t count, const uint32_t *gpus, size_t gpu_count);
 void sch__plan_clear(struct sch_state *st, struct sch_job *j);
 /* The places of J's plan. Returns how many; 0 when they do not read (a node has gone). PICK has node_count
  * places. */

@@ -31,7 +31,7 @@ static void ask_part(struct sch_line *line, const struct sch_shape *shape, const
 	struct sch_gres_room none[SCH_GRES_PER_NODE] = {0};
 	for (uint32_t i = 0; i < ret->count; i++) {
 		struct sch_room empty = {.gres = none};
-		ret->cpus += sch__cut(&need, pick[i].node, &empty, pick[i].tasks, arena)->cpus;
+		ret->cpus += sch__cut(&need, &pick[i], &empty, arena)->cpus;
 	}
 	mu_bits_free(&nodes);
 	mu_bits_free(&required);

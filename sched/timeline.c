@@ -104,7 +104,7 @@ void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sch_node *n = pick[i].node;
 		struct sch_line_span *s = mu_arena_alloc(line->arena, sizeof(*s));
-		sch__use(need, n, sch__line_room(line, n, from_usec, until_usec), pick[i].tasks, line->arena,
+		sch__use(need, &pick[i], sch__line_room(line, n, from_usec, until_usec), line->arena,
 			 &s->use);
 		s->job = j;
 		s->from_usec = from_usec;

@@ -140,6 +140,38 @@ static void found(struct world *w)
 
 /* ---- what happens ---- */
 
+static Mu__GresAsk **gpus(struct world *w, uint32_t count)
+{
+	Mu__GresAsk *g = NEW(w, Mu__GresAsk, mu__gres_ask__init);
+	g->name = (char *)"gpu";
+	SET(g, count, count);
+	return mu_arena_dup(&w->arena, &g, sizeof(g));
+}
+
+/* The rarer ways to ask: some contradict the rest and are refused. */
+static void shape(struct world *w, Mu__JobSpec *s)
+{
+	if (!s->n_gres && chance(w, 12)) {
+		s->gres_job = gpus(w, 1 + below(w, 5));
+		s->n_gres_job = 1;
+	} else if (!s->n_gres && chance(w, 12)) {
+		s->gres_task = gpus(w, 1);
+		s->n_gres_task = 1;
+	}
+	if ((s->n_gres || s->n_gres_job || s->n_gres_task) && chance(w, 30)) {
+		s->has_cpus_per_task = 0;
+		SET(s, cpus_per_gpu, 1 + below(w, 2));
+	}
+	if ((s->n_gres || s->n_gres_job || s->n_gres_task) && !s->has_mem_node_mib && !s->has_mem_cpu_mib &&
+	    chance(w, 30))
+		SET(s, mem_gpu_mib, 100 * (1 + below(w, 4)));
+	if (chance(w, 10))
+		s->has_ntasks = 0;
+	SET(s, contiguous, chance(w, 8));
+	SET(s, spread_job, chance(w, 8));
+	SET(s, use_min_nodes, chance(w, 8));
+}
+
 static void submit(struct world *w)
 {
 	Mu__Event *e = blank(w, MU__EVENT__KIND_SUBMITTED);
@@ -170,6 +202,7 @@ static void submit(struct world *w)
 		s->gres = mu_arena_dup(&w->arena, &g, sizeof(g));
 		s->n_gres = 1;
 	}
+	shape(w, s);
 	SET(s, exclusive, chance(w, 10));
 	if (chance(w, 5))
 		s->nodes_required = mu_arena_printf(&w->arena, "n%u", below(w, w->nodes));

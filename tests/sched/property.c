@@ -144,6 +144,37 @@ static void founding(struct world *w, Mu__Event *e)
 	SET(e->founded, level, 1);
 }
 
+static Mu__GresAsk **gpus(struct world *w, uint32_t count)
+{
+	Mu__GresAsk *g = NEW(w, Mu__GresAsk, mu__gres_ask__init);
+	g->name = (char *)"gpu";
+	g->type = chance(w, 70) ? NULL : chance(w, 50) ? (char *)"a" : (char *)"b";
+	SET(g, count, count);
+	return mu_arena_dup(&w->arena, &g, sizeof(g));
+}
+
+/* The rarer ways to ask of nodes. */
+static void random_shape(struct world *w, Mu__JobSpec *s)
+{
+	if (chance(w, 12)) {
+		s->gres_job = gpus(w, below(w, 5));
+		s->n_gres_job = 1;
+	}
+	if (chance(w, 10)) {
+		s->gres_task = gpus(w, below(w, 3));
+		s->n_gres_task = 1;
+	}
+	if (chance(w, 12))
+		SET(s, cpus_per_gpu, below(w, 3));
+	if (chance(w, 8))
+		SET(s, mem_gpu_mib, 100 * below(w, 4));
+	if (chance(w, 5))
+		SET(s, ntasks_per_gpu, 1 + below(w, 2));
+	SET(s, contiguous, chance(w, 6));
+	SET(s, spread_job, chance(w, 6));
+	SET(s, use_min_nodes, chance(w, 6));
+}
+
 static Mu__JobSpec *random_spec(struct world *w)
 {
 	Mu__JobSpec *s = NEW(w, Mu__JobSpec, mu__job_spec__init);
@@ -174,8 +205,12 @@ static Mu__JobSpec *random_spec(struct world *w)
 		s->gres = mu_arena_dup(&w->arena, &g, sizeof(g));
 		s->n_gres = 1;
 	}
-	if (chance(w, 10))
-		s->features = (char *)(chance(w, 50) ? "f0|f1" : "f0");
+	if (chance(w, 10)) {
+		static const char *const wanted[] = {"f0|f1", "f0",	     "[f0|f1]",
+						     "f1*1",  "[f0*1&f1*1]", "(f0|f1)&f0"};
+		s->features = (char *)wanted[below(w, 6)];
+	}
+	random_shape(w, s);
 	if (chance(w, 10))
 		s->nodes_required = node_name(w);
 	if (chance(w, 10))

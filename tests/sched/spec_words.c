@@ -32,6 +32,11 @@ NUMBER(set_ntasks, ntasks)
 NUMBER(set_cpus, cpus_per_task)
 NUMBER(set_per_node, ntasks_per_node)
 NUMBER(set_per_core, ntasks_per_core)
+NUMBER(set_per_gpu, ntasks_per_gpu)
+NUMBER(set_cpus_per_gpu, cpus_per_gpu)
+NUMBER(set_switches, switches)
+NUMBER(set_switches_wait, switches_wait_sec)
+NUMBER(set_mem_gpu, mem_gpu_mib)
 NUMBER(set_threads, threads_per_core)
 NUMBER(set_mincpus, mincpus)
 NUMBER(set_priority, priority)
@@ -51,6 +56,10 @@ SWITCH(set_requeue, requeue, 1)
 SWITCH(set_no_requeue, requeue, 0)
 SWITCH(set_exclusive, exclusive, 1)
 SWITCH(set_contiguous, contiguous, 1)
+SWITCH(set_spread, spread_job, 1)
+SWITCH(set_fewest, use_min_nodes, 1)
+SWITCH(set_user_only, exclusive_user, 1)
+SWITCH(set_near, near_gpus, 1)
 SWITCH(set_overcommit, overcommit, 1)
 
 static bool set_nodes(struct story *s, Mu__JobSpec *j, const char *v)
@@ -107,6 +116,32 @@ static bool set_gres(struct story *s, Mu__JobSpec *j, const char *v)
 	return mu_gres_parse(v, &s->arena, &j->gres, &j->n_gres, &err) == 0 || wrong(s, "%s", err.text);
 }
 
+static bool set_gpus(struct story *s, Mu__JobSpec *j, const char *v)
+{
+	struct mu_err err = {0};
+	return mu_gres_parse(mu_arena_printf(&s->arena, "gpu:%s", v), &s->arena, &j->gres_job, &j->n_gres_job,
+			     &err) == 0 ||
+	       wrong(s, "%s", err.text);
+}
+
+static bool set_gpus_per_task(struct story *s, Mu__JobSpec *j, const char *v)
+{
+	struct mu_err err = {0};
+	return mu_gres_parse(mu_arena_printf(&s->arena, "gpu:%s", v), &s->arena, &j->gres_task,
+			     &j->n_gres_task, &err) == 0 ||
+	       wrong(s, "%s", err.text);
+}
+
+static bool set_time_min(struct story *s, Mu__JobSpec *j, const char *v)
+{
+	int64_t sec;
+	struct mu_err err = {0};
+	if (mu_span_parse(v, &sec, &err))
+		return wrong(s, "%s", err.text);
+	SET(j, time_min_sec, sec);
+	return true;
+}
+
 static bool set_partition(struct story *s, Mu__JobSpec *j, const char *v)
 {
 	char *copy = mu_arena_strdup(&s->arena, v), *save = NULL;
@@ -145,6 +180,18 @@ static const struct word_of words[] = {
     {"--licenses", "-L", set_licenses, true},
     {"--reservation", NULL, set_reservation, true},
     {"--contiguous", NULL, set_contiguous, false},
+    {"--gpus", "-G", set_gpus, true},
+    {"--gpus-per-task", NULL, set_gpus_per_task, true},
+    {"--ntasks-per-gpu", NULL, set_per_gpu, true},
+    {"--cpus-per-gpu", NULL, set_cpus_per_gpu, true},
+    {"--mem-per-gpu", NULL, set_mem_gpu, true},
+    {"--spread-job", NULL, set_spread, false},
+    {"--use-min-nodes", NULL, set_fewest, false},
+    {"--exclusive-user", NULL, set_user_only, false},
+    {"--enforce-binding", NULL, set_near, false},
+    {"--switches", NULL, set_switches, true},
+    {"--switches-wait", NULL, set_switches_wait, true},
+    {"--time-min", NULL, set_time_min, true},
     {"--overcommit", "-O", set_overcommit, false},
     {"--ntasks-per-core", NULL, set_per_core, true},
     {"--threads-per-core", NULL, set_threads, true},
