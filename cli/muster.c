@@ -425,6 +425,9 @@ static const struct {
 	int (*run)(struct cli *c, size_t count, char **words);
 } commands[] = {
     {"log", "dump|verify [FROM[-TO]|DIR] [--json] | tail [-n N] [-f]", "print or check the log", muster_log},
+    {"why", "JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]", "why a job waits or waited", muster_why},
+    {"audit", "acts [--who USERS] [--since TIME] [--until TIME] [--json] | ...", "what people did; others by muster-history",
+     muster_audit},
     {"digest", "", "position, digest and chain of every controller", digest},
     {"controller", "list | add | promote | remove | transfer | recover", "members of the cluster",
      controller},

@@ -7,6 +7,19 @@
 int muster_log(struct cli *c, size_t count, char **words);
 int muster_bench(struct cli *c, size_t count, char **words);
 int muster_config(struct cli *c, size_t count, char **words);
+int muster_why(struct cli *c, size_t count, char **words);
+/* audit acts: what people did to the cluster; any other audit is muster-history's. */
+int muster_acts(struct cli *c, size_t count, char **words);
+int muster_audit(struct cli *c, size_t count, char **words);
+/* Options of one of these commands: "--name VALUE", "--name=VALUE", or "--name" alone. */
+struct muster_word {
+	const char *name;				       /* without dashes */
+	enum { MUSTER_FLAG, MUSTER_VALUE, MUSTER_MAYBE } kind; /* MAYBE: a value only behind '=' */
+	const char **value;				       /* "" for a flag given */
+};
+/* Takes the options out of WORDS; what is left over is moved to the front, its number is returned; -1 with a
+ * sentence printed. */
+int muster_words(struct cli *c, size_t count, char **words, const struct muster_word *list, size_t n);
 /* Becomes the program muster-history VERB WORDS. Returns only when that cannot be started. */
 int muster_history(struct cli *c, const char *verb, size_t count, char **words);
 

@@ -8,6 +8,7 @@
 
 #include "cli/column.h"
 #include "cli/filter.h"
+#include "cli/life.h"
 #include "cli/model.h"
 #include "cli/scontrol.h"
 #include "proto/hostlist.h"
@@ -366,6 +367,19 @@ static int load_error(const struct scontrol *s, const char *what, const struct m
 	return 1;
 }
 
+static int jobs_history(struct scontrol *s, const struct cli_job_id *id, size_t ids)
+{
+	int rc = 0;
+
+	if (!ids) {
+		cli_error(s->cli, "--history of which job?");
+		return 1;
+	}
+	for (size_t i = 0; i < ids; i++)
+		rc |= life_job(s->cli, id[i].job, s->json, stdout);
+	return rc;
+}
+
 static int show_jobs(struct scontrol *s, char **words, size_t count)
 {
 	struct cli_job_id *id;
@@ -377,6 +391,8 @@ static int show_jobs(struct scontrol *s, char **words, size_t count)
 		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(MU_EJOBID));
 		return 1;
 	}
+	if (s->history)
+		return jobs_history(s, id, ids);
 	if (scontrol_load_jobs(s, id, ids, &rows, &n, &err))
 		return load_error(s, "jobs", &err);
 	if (s->json) {
@@ -579,6 +595,14 @@ static int show_nodes(struct scontrol *s, char **words, size_t count)
 
 	if (count && (rc = mu_hostlist_expand(words[0], 65536, &s->cli->arena, &names, &wanted, &err)))
 		return load_error(s, "node", &err);
+	if (s->history && !wanted) {
+		cli_error(s->cli, "--history of which node?");
+		return 1;
+	}
+	for (size_t i = 0; s->history && i < wanted; i++)
+		rc |= life_node(s->cli, names[i], s->json, stdout);
+	if (s->history)
+		return rc;
 	ask.has_what = 1;
 	ask.what = MU__WHAT__WHAT_NODES;
 	if (load_partitions(s, &parts, &n_parts, &err) ||

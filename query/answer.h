@@ -2,6 +2,7 @@
 #ifndef QUERY_ANSWER_H
 #define QUERY_ANSWER_H
 
+#include "proto/why.pb-c.h"
 #include "query/pick.h"
 #include "query/rows.h"
 #include "query/source.h"
@@ -40,6 +41,17 @@ bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool w
 bool answer_may_see(const struct answer *a, uint32_t uid);
 bool answer_on_nodes(const struct answer *a, struct mu_view node_list);
 
+/* moment.c */
+int answer_moments(struct answer *a);
+int answer_acts(struct answer *a);
+/* Up to MAX moments of a job, or of NODE where not NULL, behind position AFTER and up to the answer's own, in the arena, without their
+ * causes. */
+int answer_life(struct answer *a, uint32_t job, const char *node, uint64_t after, size_t max, Mu__Moment ***ret,
+		size_t *ret_count);
+/* Fills in what brought M about, out of its entry; FIRST: it is the job's first. */
+int answer_cause(struct answer *a, Mu__Moment *m, uint32_t job, const char *node, bool first);
+/* why.c */
+int answer_why(struct answer *a);
 /* acct.c */
 int answer_acct(struct answer *a);
 /* shares.c */

@@ -79,6 +79,8 @@ int view__apply(struct view_batch *b, const struct view_entry *entry, struct mu_
 	/* History looks at the rows as they were before this entry, so it comes before they are replaced. */
 	int code = view__hist(b, entry, err);
 
+	if (code == 0)
+		code = view__moments(b, entry, err);
 	if (code)
 		return code;
 	for (size_t i = 0; i < entry->row_count; i++) {

@@ -257,6 +257,7 @@ void view__ckpt_close(struct view *v, struct view_line *line)
 		write_delta(v, line, NULL);
 	copy_done(v, line);
 	mu_map_clear(&line->dirty);
+	mu_map_clear(&line->node_faces);
 }
 
 /* Index records, newest first from POS down. Returns false at the end. */

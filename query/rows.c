@@ -391,6 +391,12 @@ static int answer_what(struct answer *a)
 		return answer_all(a, SCH_ROW_ASSOC, add_any);
 	case MU__WHAT__WHAT_QOS:
 		return answer_all(a, SCH_ROW_QOS, add_any);
+	case MU__WHAT__WHAT_MOMENTS:
+		return answer_moments(a);
+	case MU__WHAT__WHAT_ACTS:
+		return answer_acts(a);
+	case MU__WHAT__WHAT_WHY:
+		return answer_why(a);
 	case MU__WHAT__WHAT_SHARES:
 	case MU__WHAT__WHAT_PRIORITY:
 		return answer_computed(a);

@@ -13,7 +13,7 @@
  * checkpoint before, u64 rows: index of complete checkpoints (type: 0 full, 1 delta) rows   kind, key -> row;
  * kind | 0x80 for the rows of the history being filled in hist   be32 job, be32 record -> u64 pos, u8 flags,
  * HistRow index  'T' be64 usec, be64 pos -> "" 'E' be64 end_usec, be32 job, be32 record -> u64 submit_usec,
- * u64 pos 'U' user NUL, then as 'E'; 'A' account NUL, then as 'E' entry  be64 pos -> chain, digest, u8 digest
+ * u64 pos 'U' user NUL, then as 'E'; 'A' account NUL, then as 'E'; 'J', 'N', 'X': moment.c entry  be64 pos -> chain, digest, u8 digest
  * known, 32 header bytes, u32 parts, per part: u8 kind, leaf, u32 length part   be64 pos, be32 n -> bytes of
  * an event, or the 32-byte hash of a blob; empty: forgotten blob   hash -> bytes (the family is compressed
  * with zstd by RocksDB); empty: forgotten ckpt   be64 pos, type, kind, key -> u8 gone, row
@@ -71,6 +71,7 @@ struct view_line {
 	uint8_t shadow; /* 0 or VIEW_SHADOW */
 	const char *tip_key;
 	struct view_tip tip;
+	struct mu_map node_faces; /* name -> hash of a node's face, as last seen (moment.c) */
 	/* Checkpoints. */
 	struct mu_map dirty; /* row keys changed since the last checkpoint */
 	bool
@@ -238,6 +239,9 @@ int view__hist(struct view_batch *b, const struct view_entry *entry, struct mu_e
 int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, struct mu_err *err);
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
 		       uint32_t record);
+
+/* ---- moment.c ---- */
+int view__moments(struct view_batch *b, const struct view_entry *entry, struct mu_err *err);
 
 /* ---- ckpt.c ---- */
 void view__ckpt_touch(struct view_line *line, const struct view_entry *entry);

@@ -187,6 +187,18 @@ struct sch_extra {
 /* REASON_None, or why J, wanting D for LIMIT_SEC in P, may not start now. EXTRA may be NULL. */
 uint32_t sch__limit_start(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
 			  const struct sch_demand *d, int64_t limit_sec, const struct sch_extra *extra);
+/* The limit behind the reason that sch__limit_start gives J in P without EXTRA. Texts are State's. */
+struct sch_blame {
+	char kind;   /* A association, Q QOS, U user in a QOS, C account in a QOS */
+	uint32_t id; /* of the association or QOS */
+	const char *name, *owner, *whose, *tres; /* name: sacctmgr's words for it, the first is to be shown */
+	int64_t limit, used, wanted;
+	bool of_job, seconds;
+};
+uint32_t sch__limit_blame(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
+			  struct sch_blame *ret);
+bool sch__limit_counts(const struct sch_state *st, const struct sch_job *j,
+		       const struct sch_blame *b); /* does the running J count under it? */
 /* Counts it as started within the pass. */
 void sch__limit_note(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
 		     const struct sch_demand *d, int64_t limit_sec, struct sch_extra *extra);

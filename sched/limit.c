@@ -482,7 +482,17 @@ struct asked {
 	bool limit_given;
 	const struct sch_extra *extra;
 	uint32_t seen[SCH_LIMITS]; /* resources for which a limit of the job has been found: one bit each */
+	const struct spot *spot;   /* where the limit lies that holds, */
+	struct sch_cap cap;	   /* and which it is */
 };
+
+/* The limit that holds, noted for those who ask which. */
+static uint32_t holds(struct asked *q, const struct spot *s, uint32_t limit, uint32_t tres, int64_t count)
+{
+	q->spot = s;
+	q->cap = (struct sch_cap){.limit = (uint8_t)limit, .tres = (uint8_t)tres, .count = count};
+	return reason_of(q->st, s, limit, tres);
+}
 
 static bool first(struct asked *q, uint32_t limit, uint32_t tres)
 {
@@ -503,7 +513,7 @@ static uint32_t job_alone(struct asked *q, const struct spot *s)
 {
 	int64_t wall = s->caps->plain[SCH_LIMIT_MAX_WALL];
 	if (wall >= 0 && first(q, SCH_LIMIT_MAX_WALL, SCH_TRES_MAX) && q->limit_given && seconds(q) > wall)
-		return reason_of(q->st, s, SCH_LIMIT_MAX_WALL, SCH_TRES_MAX);
+		return holds(q, s, SCH_LIMIT_MAX_WALL, SCH_TRES_MAX, wall);
 	for (uint32_t i = 0; i < s->caps->count; i++) {
 		const struct sch_cap *c = &s->caps->v[i];
 		bool over;
@@ -518,7 +528,7 @@ static uint32_t job_alone(struct asked *q, const struct spot *s)
 		else
 			continue;
 		if (first(q, c->limit, c->tres) && over)
-			return reason_of(q->st, s, c->limit, c->tres);
+			return holds(q, s, c->limit, c->tres, c->count);
 	}
 	return REASON_None;
 }
@@ -599,15 +609,15 @@ static uint32_t group(struct asked *q, const struct spot *s)
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		int64_t cap = s->caps->plain[counts[i].limit];
 		if (s->kind == counts[i].kind && cap >= 0 && running(s, more) >= cap)
-			return reason_of(q->st, s, counts[i].limit, SCH_TRES_MAX);
+			return holds(q, s, counts[i].limit, SCH_TRES_MAX, cap);
 	}
 	int64_t wall = s->caps->plain[SCH_LIMIT_GRP_WALL];
 	if (wall >= 0 && (s->kind == 'A' || s->kind == 'Q') &&
 	    over_minutes(q, s, more, SCH_TRES_WALL, wall / 60))
-		return reason_of(q->st, s, SCH_LIMIT_GRP_WALL, SCH_TRES_MAX);
+		return holds(q, s, SCH_LIMIT_GRP_WALL, SCH_TRES_MAX, wall);
 	for (uint32_t i = 0; i < s->caps->count; i++)
 		if (cap_over(q, s, more, &s->caps->v[i]))
-			return reason_of(q->st, s, s->caps->v[i].limit, s->caps->v[i].tres);
+			return holds(q, s, s->caps->v[i].limit, s->caps->v[i].tres, s->caps->v[i].count);
 	return REASON_None;
 }
 
@@ -622,10 +632,26 @@ static uint32_t own_jobs(struct asked *q, const struct spot *v, uint32_t n)
 		int64_t cap = v[i].caps->plain[SCH_LIMIT_MAX_JOBS];
 		if (cap < 0)
 			continue;
-		return running(leaf, extra_of(q->extra, leaf)) >= cap ? REASON_AssocMaxJobsLimit
-								      : REASON_None;
+		if (running(leaf, extra_of(q->extra, leaf)) < cap)
+			return REASON_None;
+		return holds(q, leaf, SCH_LIMIT_MAX_JOBS, SCH_TRES_MAX, cap);
 	}
 	return REASON_None;
+}
+
+/* The first limit of V that holds. */
+static uint32_t look(struct asked *q, const struct spot *v, uint32_t n)
+{
+	uint32_t reason = REASON_None;
+	for (uint32_t i = 0; i < n && !reason; i++)
+		if (v[i].caps->any && v[i].kind != 'U' && v[i].kind != 'C')
+			reason = job_alone(q, &v[i]);
+	if (!reason)
+		reason = own_jobs(q, v, n);
+	for (uint32_t i = 0; i < n && !reason; i++)
+		if (v[i].caps->any)
+			reason = group(q, &v[i]);
+	return reason;
 }
 
 uint32_t sch__limit_start(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
@@ -638,16 +664,118 @@ uint32_t sch__limit_start(const struct sch_state *st, const struct sch_job *j, c
 		return REASON_None;
 	uint32_t n = spots(st, j->assoc, sch__text(j->qos), p->row->conf->qos, sch__text(j->who->user),
 			   sch__text(j->account), v);
-	uint32_t reason = REASON_None;
-	for (uint32_t i = 0; i < n && !reason; i++)
-		if (v[i].caps->any && v[i].kind != 'U' && v[i].kind != 'C')
-			reason = job_alone(&q, &v[i]);
+	return look(&q, v, n);
+}
+
+/* ---- for those who ask ---- */
+
+static const char *limit_name(uint32_t limit)
+{
+	static const char *const names[SCH_LIMITS] = {
+#define MU_LIMIT_PLAIN(id, field, owners, names, heading, width, kind, assoc_reason, qos_reason) \
+	[SCH_LIMIT_##id] = names,
+#define MU_LIMIT_TRES(id, field, owners, names, heading, width, assoc_reason, qos_reason) \
+	[SCH_LIMIT_##id] = names,
+#include "proto/limits.def"
+	};
+	return names[limit];
+}
+
+/* What of the limit is used, and what the job would add, in the limit's own unit. */
+static void blame_numbers(const struct asked *q, const struct spot *s, const struct sch_cap *c,
+			  struct sch_blame *ret)
+{
+	static const struct sch_tally none;
+	uint64_t amount[SCH_TRES_MAX];
+	uint32_t tres = c->tres == SCH_TRES_MAX ? SCH_TRES_WALL : c->tres;
+	__int128 ahead_sec = sch__tally_ahead(s->tally, tres, q->st->cluster->limits_usec);
+	ret->wanted = q->d->v[tres];
+	ret->used = held(s, NULL, tres);
+	switch (c->limit) {
+	case SCH_LIMIT_GRP_JOBS:
+	case SCH_LIMIT_MAX_JOBS:
+	case SCH_LIMIT_MAX_JOBS_USER:
+	case SCH_LIMIT_MAX_JOBS_ACCOUNT:
+		ret->used = running(s, NULL);
+		ret->wanted = 1;
+		break;
+	case SCH_LIMIT_MAX_WALL:
+		ret->used = 0;
+		ret->wanted = seconds(q);
+		ret->seconds = true;
+		break;
+	case SCH_LIMIT_MAX_TRES_NODE:
+		ret->wanted = q->d->node[tres];
+		ret->used = 0;
+		break;
+	case SCH_LIMIT_MAX_TRES_JOB:
+	case SCH_LIMIT_MIN_TRES_JOB:
+		ret->used = 0;
+		break;
+	case SCH_LIMIT_MAX_TRES_MINS_JOB:
+		ret->used = 0;
+		ret->wanted = mu_fixed_muldiv((uint64_t)q->d->v[tres], (uint64_t)seconds(q), 60);
+		break;
+	case SCH_LIMIT_GRP_TRES_RUN_MINS:
+	case SCH_LIMIT_MAX_TRES_RUN_MINS_USER:
+	case SCH_LIMIT_MAX_TRES_RUN_MINS_ACCOUNT:
+		ret->used = (int64_t)(ahead_sec / 60);
+		ret->wanted = mu_fixed_muldiv((uint64_t)q->d->v[tres], (uint64_t)seconds(q), 60);
+		break;
+	case SCH_LIMIT_GRP_TRES_MINS:
+	case SCH_LIMIT_GRP_WALL:
+		sch__usage_at(q->st, s->usage, s->tally ? s->tally : &none,
+			      s->kind == 'A' || !sch__qos_flag(s->qos, "NoDecay"),
+			      q->st->cluster->limits_usec, amount, tres + 1);
+		ret->used = (int64_t)((tres == SCH_TRES_MEM ? amount[tres] : amount[tres] / 1000) / 60);
+		ret->wanted = mu_fixed_muldiv((uint64_t)q->d->v[tres], (uint64_t)seconds(q), 60);
+		ret->limit = c->limit == SCH_LIMIT_GRP_WALL ? c->count / 60 : c->count;
+		break;
+	default:
+		break;
+	}
+}
+
+uint32_t sch__limit_blame(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
+			  struct sch_blame *ret)
+{
+	struct spot v[SPOTS];
+	struct sch_demand d;
+	struct asked q = {.st = st, .d = &d, .limit_sec = j->time_limit_sec, .limit_given = j->limit_given};
+	*ret = (struct sch_blame){0};
+	if (!st->accounts.policy.limits)
+		return REASON_None;
+	sch__demand_waiting(st, j, p, &d);
+	uint32_t n = spots(st, j->assoc, sch__text(j->qos), p->row->conf->qos, sch__text(j->who->user),
+			   sch__text(j->account), v);
+	uint32_t reason = look(&q, v, n);
 	if (!reason)
-		reason = own_jobs(&q, v, n);
-	for (uint32_t i = 0; i < n && !reason; i++)
-		if (v[i].caps->any)
-			reason = group(&q, &v[i]);
+		return REASON_None;
+	const struct sch_assoc *a = q.spot->kind == 'A' ? sch__assoc(st, q.spot->id) : NULL;
+	ret->kind = q.spot->kind;
+	ret->id = q.spot->id;
+	ret->owner = a ? a->row->account : q.spot->qos->row->name;
+	ret->whose = a ? a->row->user : q.spot->name;
+	ret->name = limit_name(q.cap.limit);
+	ret->tres = q.cap.tres == SCH_TRES_MAX ? NULL : st->accounts.tres_name[q.cap.tres];
+	ret->limit = q.cap.count;
+	blame_numbers(&q, q.spot, &q.cap, ret);
+	ret->of_job = q.cap.limit == SCH_LIMIT_MAX_WALL || q.cap.limit == SCH_LIMIT_MAX_TRES_JOB ||
+		      q.cap.limit == SCH_LIMIT_MAX_TRES_NODE || q.cap.limit == SCH_LIMIT_MIN_TRES_JOB ||
+		      q.cap.limit == SCH_LIMIT_MAX_TRES_MINS_JOB;
 	return reason;
+}
+
+bool sch__limit_counts(const struct sch_state *st, const struct sch_job *j, const struct sch_blame *b)
+{
+	struct spot v[SPOTS];
+	uint32_t n = spots(st, j->assoc, sch__text(j->qos), sch__text(j->part_qos), sch__text(j->who->user),
+			   sch__text(j->account), v);
+	for (uint32_t i = 0; i < n; i++)
+		if (v[i].kind == b->kind && v[i].id == b->id &&
+		    (v[i].kind == 'A' || v[i].kind == 'Q' || sch__same(v[i].name, b->whose)))
+			return true;
+	return false;
 }
 
 int64_t sch__limit_wall(const struct sch_state *st, uint32_t assoc, const char *qos, const struct sch_part *p)

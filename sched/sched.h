@@ -17,6 +17,7 @@
 #include "proto/base/hash.h"
 #include "proto/event.pb-c.h"
 #include "proto/orders.pb-c.h"
+#include "proto/why.pb-c.h"
 #include "proto/wire.pb-c.h"
 
 #define SCH_PLANNER_VERSION 3u
@@ -149,6 +150,14 @@ int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_aren
 int sch_explain_share(const struct sch_state *st, uint32_t index, struct mu_arena *arena, Mu__ShareRow **ret);
 /* The parts of a waiting job's priority as of sch_now_usec; MU_ENOENT when it does not wait. */
 int sch_explain_priority(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__PriorityRow **ret);
+/* What keeps a waiting job from starting: holders, those before it, limit, dependencies, expected start;
+ * MU_ENOENT when it does not wait. Looks at all jobs and nodes: for readers, on a State of their own. */
+int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__WaitRow **ret);
+/* Fills RET->help: the smallest changes of what a waiting job asks for, one thing each, with which it would
+ * start by BY_USEC (at or before sch_now_usec: at once). Found by deciding again over copies of ST, bounded by
+ * the rows copied. MU_ENOENT when it does not wait. */
+int sch_explain_help(const struct sch_state *st, uint32_t id, int64_t by_usec, struct mu_arena *arena,
+		     Mu__WhyRow *ret);
 uint32_t sch_next_waiting(const struct sch_state *st, uint32_t after); /* id of the next waiting job; 0: none */
 /* By who vouches for the author, or by his row among the users. */
 bool sch_is_operator(const struct sch_state *st, const Mu__Author *author);

@@ -260,6 +260,17 @@ int sch_explain_priority(const struct sch_state *st, uint32_t id, struct mu_aren
 	return MU_ENOENT;
 }
 
+int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__WaitRow **ret)
+{
+	return MU_ENOENT;
+}
+
+int sch_explain_help(const struct sch_state *st, uint32_t id, int64_t by_usec, struct mu_arena *arena,
+		     Mu__WhyRow *ret)
+{
+	return MU_ENOENT;
+}
+
 uint32_t sch_next_waiting(const struct sch_state *st, uint32_t after)
 {
 	return 0;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/states.h"
+#include "proto/why.h"
 #include "tests/sched/story.h"
 
 static const char *exit_text(struct story *s, const Mu__JobRow *j)
@@ -130,6 +131,83 @@ static bool expect_pairs(struct story *s, char **word, const void *row, bool job
 	return true;
 }
 
+/* ---- why ---- */
+
+static int64_t utc(void *arg, struct tm *tm)
+{
+	return timegm(tm);
+}
+
+static void broken_down(void *arg, int64_t sec, struct tm *ret_tm)
+{
+	gmtime_r(&(time_t){sec}, ret_tm);
+}
+
+/* The paragraph of a waiting job, with blanks as underscores; NULL when it cannot be said. */
+static char *paragraph(struct story *s, uint32_t id)
+{
+	static const struct mu_zone zone = {utc, broken_down, NULL};
+	Mu__WaitRow *wait = NULL;
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
+	const Mu__JobRow *j = sch_job(s->h.st, id);
+	if (!j || sch_explain_wait(s->h.st, id, &s->arena, &wait))
+		return NULL;
+	mu_why_print(wait, &zone, &out);
+	char *text = mu_arena_strdup(&s->arena, (const char *)out.data);
+	for (char *p = text; *p; p++)
+		*p = *p == ' ' ? '_' : *p;
+	return text;
+}
+
+/* Whatever reason a story provokes has its paragraph, and a limit that holds can be named. */
+static bool has_why(struct story *s, const Mu__JobRow *j)
+{
+	Mu__WaitRow *wait = NULL;
+	if (j->state != JOB_PENDING)
+		return true;
+	if (sch_explain_wait(s->h.st, j->id, &s->arena, &wait) || wait->reason != j->reason)
+		return wrong(s, "job %u waits and nothing says why", j->id);
+	const char *word = mu_job_reason_word(j->reason);
+	if (!mu_why_meaning(j->reason) || !mu_why_help(j->reason))
+		return wrong(s, "%s has no row in why.def", word);
+	bool limit = strncmp(word, "Assoc", 5) == 0 || strncmp(word, "QOS", 3) == 0;
+	return !limit || wait->limit || wrong(s, "%s names no limit", word);
+}
+
+/* expect why JOB WORDS...: each piece is in the paragraph, an underscore for a blank. */
+static bool expect_why(struct story *s, char **word)
+{
+	const char *text = paragraph(s, (uint32_t)strtoul(word[0], NULL, 10));
+	if (!text)
+		return wrong(s, "job %s does not wait", word[0]);
+	if (s->show)
+		printf("%s: %s\n", word[0], text);
+	for (char **w = word + 1; *w; w++)
+		if (!strstr(text, *w))
+			return wrong(s, "\"%s\" is not in \"%s\"", *w, text);
+	return true;
+}
+
+/* expect help JOB BY Key:from->to ...: exactly these changes would let it start within BY seconds of the
+ * story's beginning. */
+static bool expect_help(struct story *s, char **word)
+{
+	Mu__WhyRow why = MU__WHY_ROW__INIT;
+	int64_t by = s->start_usec + strtoll(word[1], NULL, 10) * 1000000;
+	if (sch_explain_help(s->h.st, (uint32_t)strtoul(word[0], NULL, 10), by, &s->arena, &why))
+		return wrong(s, "job %s does not wait", word[0]);
+	char **w = word + 2;
+	for (size_t i = 0; i < why.n_help; i++) {
+		const Mu__Help *h = why.help[i];
+		const char *have =
+		    h->to ? mu_arena_printf(&s->arena, "%s:%s->%s", h->what, h->from, h->to) : h->what;
+		if (!*w || strcmp(*w, have) != 0)
+			return wrong(s, "%s would help, not %s", have, *w ? *w : "nothing more");
+		w++;
+	}
+	return !*w || strcmp(*w, "none") == 0 || wrong(s, "%s would not help", *w);
+}
+
 static bool expect_orders(struct story *s, char **word)
 {
 	Mu__OrderSet *set = NULL;
@@ -181,7 +259,8 @@ bool act_expect(struct story *s, char **word)
 		const Mu__JobRow *j = sch_job(s->h.st, (uint32_t)strtoul(word[1], NULL, 10));
 		if (word[2] && strcmp(word[2], "gone") == 0)
 			return !j || wrong(s, "job %s is still there", word[1]);
-		return j ? expect_pairs(s, word + 2, j, true) : wrong(s, "no job %s", word[1]);
+		return j ? expect_pairs(s, word + 2, j, true) && has_why(s, sch_job(s->h.st, j->id))
+			 : wrong(s, "no job %s", word[1]);
 	}
 	if (strcmp(word[0], "node") == 0) {
 		const Mu__NodeRow *n = sch_node(s->h.st, word[1]);
@@ -191,6 +270,10 @@ bool act_expect(struct story *s, char **word)
 		return expect_share(s, word + 1);
 	if (strcmp(word[0], "sprio") == 0)
 		return expect_sprio(s, word + 1);
+	if (strcmp(word[0], "why") == 0)
+		return expect_why(s, word + 1);
+	if (strcmp(word[0], "help") == 0)
+		return expect_help(s, word + 1);
 	if (strcmp(word[0], "orders") == 0)
 		return expect_orders(s, word + 1);
 	if (strcmp(word[0], "count") == 0)

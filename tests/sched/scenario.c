@@ -19,6 +19,8 @@
  *
  *   account NAME [parent=P] [fairshare=N] [qos=LIST] [coordinator=LIST] <limits> [by=USER]
  *   user NAME account=A [admin=N] <limits> · qos NAME [priority=N] [flags=LIST] <limits> · remove KIND NAME
+ *   expect why JOB TEXT...      in the paragraph that says why it waits, an underscore for a blank
+ *   expect help JOB SECONDS Key:from->to ...    the smallest changes with which it would start by then
  *   expect share ACCOUNT[/USER] usage=SEC fair=PERMILLE · expect sprio JOB age=N fair=N ... (parts add up)
  *
  * Usage: scenario FILE...            run; exit 1 on the first broken expectation or invariant

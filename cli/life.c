@@ -1,0 +1,241 @@
+/* cli/life.c: the lives of jobs and nodes, moment by moment, each with its cause and author. */
+#include "cli/life.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/dump.h"
+#include "cli/muster.h"
+#include "proto/event.pb-c.h"
+#include "proto/pb.h"
+#include "proto/states.h"
+
+const char *life_event(uint32_t tag)
+{
+	const ProtobufCFieldDescriptor *f =
+	    protobuf_c_message_descriptor_get_field(&mu__event__descriptor, tag);
+
+	return f ? f->name : "event";
+}
+
+void life_cause(const Mu__Moment *m, struct mu_buf *out)
+{
+	if (m->event == MU__EVENT__KIND_DECIDED)
+		mu_buf_printf(out, "decided in pass %" PRIu64, m->pass);
+	else
+		mu_buf_str(out, m->event ? life_event(m->event) : "an entry that is no longer kept");
+	if (m->user && m->verifier && strcmp(m->verifier, "controller") != 0)
+		mu_buf_printf(out, " by %s", m->user);
+	if (m->host && m->event != MU__EVENT__KIND_DECIDED)
+		mu_buf_printf(out, " from %s", m->host);
+	mu_buf_printf(out, ", @%" PRIu64, m->pos);
+}
+
+static int ask(struct cli *c, Mu__Query *query, void ***ret, size_t *ret_count)
+{
+	struct mu_err err = {0};
+
+	query->has_what = 1;
+	query->what = MU__WHAT__WHAT_MOMENTS;
+	if (cli_query_all(c, query, &mu__moment__descriptor, ret, ret_count, &err)) {
+		cli_error(c, "%s", err.text);
+		return 1;
+	}
+	return 0;
+}
+
+static void print_line(const Mu__Moment *m, const char *what, FILE *out)
+{
+	struct mu_buf by MU_CLEANUP(mu_buf_free) = {0};
+	char when[32];
+
+	mu_date_print(m->time_usec, &cli_zone, when);
+	life_cause(m, &by);
+	fprintf(out, "%s.%06d  %-40s  %s\n", when, (int)(m->time_usec % 1000000), what, (char *)by.data);
+}
+
+/* One object a line. */
+static int print_json(void **rows, size_t n, FILE *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
+		struct cli_json j = {.out = &text};
+		cli_dump_json(&j, NULL, rows[i]);
+		for (size_t k = 0; k < text.len; k++)
+			text.data[k] = text.data[k] == '\n' ? ' ' : text.data[k];
+		fprintf(out, "%.*s\n", (int)text.len, (char *)text.data);
+	}
+	return 0;
+}
+
+/* What the moment says that the one before did not. */
+static void job_words(const Mu__JobRow *j, const Mu__JobRow *before, struct mu_buf *out)
+{
+	char when[32];
+
+	mu_buf_str(out, mu_job_state_long(j->state));
+	if (j->state == JOB_PENDING && j->reason)
+		mu_buf_printf(out, " (%s%s%s)", mu_job_reason_word(j->reason), j->reason_detail ? ", " : "",
+			      j->reason_detail ? j->reason_detail : "");
+	if (j->state == JOB_PENDING && j->plan_start_usec) {
+		mu_date_print(j->plan_start_usec, &cli_zone, when);
+		mu_buf_printf(out, " expected %s", when);
+	}
+	if (j->state != JOB_PENDING && j->node_list && (!before || before->state == JOB_PENDING))
+		mu_buf_printf(out, " on %s", j->node_list);
+	if (j->restarts && before && before->restarts != j->restarts)
+		mu_buf_printf(out, " restarts=%u", j->restarts);
+	if (mu_job_state_ended(j->state))
+		mu_buf_printf(out, " exit=%d:%d", j->exit_code, j->exit_signal);
+	if (j->end_detail && (!before || !before->end_detail))
+		mu_buf_printf(out, " %s", j->end_detail);
+	if (before && before->time_limit_sec != j->time_limit_sec) {
+		mu_span_print(j->time_limit_sec, 0, when);
+		mu_buf_printf(out, " TimeLimit=%s", when);
+	}
+	if (before && before->partition && j->partition && strcmp(before->partition, j->partition) != 0)
+		mu_buf_printf(out, " Partition=%s", j->partition);
+}
+
+int life_job(struct cli *c, uint32_t job, bool json, FILE *out)
+{
+	Mu__Query query = MU__QUERY__INIT;
+	const Mu__JobRow *before = NULL;
+	void **rows;
+	size_t n;
+
+	query.job = &job;
+	query.n_job = 1;
+	if (ask(c, &query, &rows, &n))
+		return 1;
+	if (!n) {
+		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(MU_EJOBID));
+		return 1;
+	}
+	if (json)
+		return print_json(rows, n, out);
+	fprintf(out, "JobId=%u\n", job);
+	for (size_t i = 0; i < n; i++) {
+		const Mu__Moment *m = rows[i];
+		struct mu_buf what MU_CLEANUP(mu_buf_free) = {0};
+		if (!m->job)
+			continue;
+		job_words(m->job, before, &what);
+		print_line(m, (char *)what.data, out);
+		before = m->job;
+	}
+	return 0;
+}
+
+int life_node(struct cli *c, const char *node, bool json, FILE *out)
+{
+	Mu__Query query = MU__QUERY__INIT;
+	char *name = (char *)node, state[128];
+	void **rows;
+	size_t n;
+
+	query.node = &name;
+	query.n_node = 1;
+	if (ask(c, &query, &rows, &n))
+		return 1;
+	if (!n) {
+		fprintf(stderr, "Node %s not found\n", node);
+		return 1;
+	}
+	if (json)
+		return print_json(rows, n, out);
+	fprintf(out, "NodeName=%s\n", node);
+	for (size_t i = 0; i < n; i++) {
+		const Mu__Moment *m = rows[i];
+		struct mu_buf what MU_CLEANUP(mu_buf_free) = {0};
+		if (!m->node)
+			continue;
+		mu_node_state_scontrol(m->node->base_state, m->node->flags, 0, 1, state);
+		mu_buf_str(&what, state);
+		if (m->node->reason)
+			mu_buf_printf(&what, " Reason=%s", m->node->reason);
+		print_line(m, (char *)what.data, out);
+	}
+	return 0;
+}
+
+/* ---- acts ---- */
+
+/* The event without its author and its request's number. */
+static void act_words(const Mu__Event *e, struct mu_buf *out)
+{
+	Mu__Event bare = *e;
+
+	bare.author = NULL;
+	bare.request = NULL;
+	cli_dump_text(&bare.base, out);
+}
+
+static void print_act(struct cli *c, const Mu__Moment *m)
+{
+	struct mu_buf what MU_CLEANUP(mu_buf_free) = {0};
+	struct mu_buf by MU_CLEANUP(mu_buf_free) = {0};
+	char when[32];
+	const Mu__Event *e =
+	    (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, m->body.data, m->body.len, &c->arena);
+
+	mu_date_print(m->time_usec, &cli_zone, when);
+	if (e)
+		act_words(e, &what);
+	else
+		mu_buf_printf(&what, "%s, no longer kept", life_event(m->event));
+	printf("%s  %-10s  %-9s  %.*s%s%s\n", when, m->user ? m->user : "?", m->code ? "denied" : "done",
+	       (int)(what.len > 300 ? 300 : what.len), (char *)what.data, m->text ? ": " : "",
+	       m->text ? m->text : "");
+}
+
+static int read_when(struct cli *c, const char *option, const char *text, int64_t *ret)
+{
+	if (!text || !mu_date_parse(text, cli_now_usec(), 0, &cli_zone, ret, NULL))
+		return 0;
+	cli_error(c, "Invalid time specification: \"%s\" of --%s", text, option);
+	return 1;
+}
+
+int muster_acts(struct cli *c, size_t count, char **words)
+{
+	const char *who = NULL, *since = NULL, *until = NULL, *json = NULL;
+	const struct muster_word list[] = {{"who", MUSTER_VALUE, &who},
+					   {"since", MUSTER_VALUE, &since},
+					   {"until", MUSTER_VALUE, &until},
+					   {"json", MUSTER_FLAG, &json}};
+	Mu__Query query = MU__QUERY__INIT;
+	struct mu_err err = {0};
+	void **rows;
+	size_t n;
+	int left = muster_words(c, count, words, list, sizeof list / sizeof *list);
+
+	if (left < 0)
+		return 1;
+	if (left) {
+		cli_error(c, "usage: muster audit acts [--who USERS] [--since TIME] [--until TIME] [--json]");
+		return 1;
+	}
+	query.has_what = query.has_from_usec = query.has_to_usec = 1;
+	query.what = MU__WHAT__WHAT_ACTS;
+	if (read_when(c, "since", since, &query.from_usec) || read_when(c, "until", until, &query.to_usec))
+		return 1;
+	if (who)
+		query.user = cli_split(&c->arena, who, &query.n_user);
+	if (cli_query_all(c, &query, &mu__moment__descriptor, &rows, &n, &err)) {
+		cli_error(c, "%s", err.text);
+		return 1;
+	}
+	if (json)
+		return print_json(rows, n, stdout);
+	for (size_t i = 0; i < n; i++)
+		print_act(c, rows[i]);
+	return 0;
+}
+
+int muster_audit(struct cli *c, size_t count, char **words)
+{
+	if (count && strcmp(words[0], "acts") == 0)
+		return muster_acts(c, count - 1, words + 1);
+	return muster_history(c, "audit", count, words);
+}

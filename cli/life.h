@@ -1,0 +1,16 @@
+/* cli/life.h: moments of the past in words. */
+#ifndef CLI_LIFE_H
+#define CLI_LIFE_H
+
+#include "cli/cli.h"
+#include "proto/why.pb-c.h"
+
+/* Name of an event by its tag, as events.def has it: "job_hold"; "event" for an unknown one. Static. */
+const char *life_event(uint32_t tag);
+/* Appends what brought MOMENT about: "decided in pass 7, @120", "job_hold by root on host c1, @121". */
+void life_cause(const Mu__Moment *moment, struct mu_buf *out);
+/* scontrol show job N --history, show node X --history: lines, or one JSON object each. Exit code. */
+int life_job(struct cli *c, uint32_t job, bool json, FILE *out);
+int life_node(struct cli *c, const char *node, bool json, FILE *out);
+
+#endif

@@ -1,0 +1,62 @@
+"""Why a job waits: now, over its life, beside another one, and what would have let it start. Lives of jobs and nodes, and acts."""
+import json
+
+from harness import USER, check, equal, test, wait_until
+
+
+def why(c, *words):
+    return json.loads(c.run("muster", "why", *words, "--json").ok().out)
+
+
+def reason(c, job):
+    return c.run("squeue", "-h", "-j", job, "-o", "%r").ok().out.strip()
+
+
+@test(build="plain")
+def test_why(t):
+    c = t.cluster(controllers=1, nodes=2, settings={"KillWait": "2"})
+    first = c.sbatch("-N1", "--exclusive", "-w", "n1", "-t30", "--wrap", "sleep 300")
+    wait_until("the first job runs", 20, lambda: c.states(first)[first][0] == "RUNNING")
+    whole = c.sbatch("-N2", "--exclusive", "-t60", "--wrap", "sleep 300")
+    long = c.sbatch("-n1", "-t40", "--wrap", "sleep 300")
+    gap = c.sbatch("-n1", "-t10", "--wrap", "sleep 1")
+    wait_until("the reasons are decided", 20, lambda: reason(c, whole) == "Resources" and reason(c, long) == "Priority")
+    said = c.run("muster", "why", whole).ok().out
+    for piece in ("waits: Resources.", "It asks for 2 nodes", "held by job", "%d (root, 4 CPUs" % first, "planned to start at", "decided in pass "):
+        check(piece in said, "muster why says %r, without %r", said, piece)
+    answer = why(c, long)
+    equal([job["job"] for job in answer["wait"]["ahead"]], [int(whole)], "the jobs before the long one")
+    spans = answer["span"]
+    equal([span.get("reason", 0) for span in spans], [0, 1], "the reasons of its wait")
+    check(spans[1]["by"]["event"] == 70 and spans[1]["by"]["pos"] > spans[0]["by"]["pos"], "its second span rests on %s", spans[1]["by"])
+    # One minute more than the gap is what the long one asked too much.
+    equal([(h["what"], h["to"]) for h in why(c, long, "--what-would-help")["help"]][0][0], "TimeLimit", "what would help the long one")
+    said = c.run("muster", "why", long, "--what-would-help").ok().out
+    check("TimeLimit=00:" in said and "decided again over @" in said, "it says %r", said)
+    c.wait_ended(gap)
+    said = c.run("muster", "why", long, "--before", str(gap)).ok().out
+    check("fitted into a gap" in said and "Job %s      " % gap in said, "the gap is told as %r", said)
+    equal(c.run("muster", "why", 99).code, 1, "why of an unknown job")
+    # The spans add up to the wait; the same is said of that moment later.
+    moment = answer["wait"]["pos"]
+    c.run("scancel", first, whole).ok()
+    wait_until("the long one runs", 20, lambda: c.states(long)[long][0] == "RUNNING")
+    after = why(c, long)
+    start = after["job"]["start_usec"]
+    equal(sum(span["to_usec"] - span["from_usec"] for span in after["span"]), start - after["job"]["submit_usec"], "the sum of the spans")
+    equal(after["waited_usec"], start - after["job"]["submit_usec"], "the wait that it tells")
+    check("wait" not in after, "a running job is said to wait: %s", after.get("wait"))
+    equal(why(c, long, "--at", "@%d" % moment)["wait"], answer["wait"], "the reason as of that moment")
+    # Lives, and what people did.
+    c.run("scontrol", "update", "nodename=n2", "state=drain", "reason=look").ok()
+    said = c.run("scontrol", "show", "job", long, "--history").ok().out
+    check("RUNNING on n" in said and "PENDING (Priority)" in said and "submitted by root" in said, "its life reads %r", said)
+    said = c.run("scontrol", "show", "node", "n2", "--history").ok().out
+    check("IDLE+DRAIN Reason=look" in said and "node_update by root" in said, "the node's life reads %r", said)
+    equal(c.run("scontrol", "show", "node", "nosuch", "--history").code, 1, "the life of a node that is not there")
+    acts = [json.loads(line) for line in c.run("muster", "audit", "acts", "--who", "root", "--since", "now-1hour", "--json").ok().out.splitlines()]
+    check(any(act["event"] == 53 for act in acts), "the drain is not among %s", acts)
+    check("reason: look" in c.run("muster", "audit", "acts").ok().out or "look" in c.run("muster", "audit", "acts").out, "the reason is not told")
+    equal(c.run("muster", "audit", "acts", user=USER).code, 1, "acts for an ordinary user")
+    c.run("scancel", long).ok()
+    wait_until("all is over", 20, lambda: not c.run("squeue", "-h").ok().out)
