@@ -155,19 +155,20 @@ static void say_demand(struct wait *w)
 }
 
 /* Why N, in service, has no room for a task: the first of memory and devices without which it would. */
-static void say_short(struct wait *w, const struct sch_node *n)
+static void say_short(struct wait *w, struct sch_node *n)
 {
 	struct sch_need easy = w->need;
 	struct sch_shape plain = *w->need.shape;
 	easy.mem_kind = SCH_MEM_NONE;
-	if (sch__tasks_that_fit(&easy, n, &n->room)) {
+	if (sch__fit(&easy, n, &n->room).tasks) {
 		w->row->short_mem++;
 		return;
 	}
 	easy = w->need;
-	plain.ask_count = 0;
+	plain.ask_count = plain.task_ask_count = plain.job_gpus = 0;
 	easy.shape = &plain;
-	if (sch__tasks_that_fit(&easy, n, &n->room))
+	easy.node_gpus = easy.task_gpus = easy.cpus_per_gpu = 0;
+	if (sch__fit(&easy, n, &n->room).tasks)
 		w->row->short_devices++;
 	else
 		w->row->short_cpus++;
@@ -195,14 +196,14 @@ static void say_nodes(struct wait *w)
 	Mu__WaitRow *row = w->row;
 	row->away = mu_arena_alloc(w->arena, AWAY_MAX * sizeof(row->away[0]));
 	for (uint32_t r = mu_bits_next(&w->nodes, 0); r != UINT32_MAX; r = mu_bits_next(&w->nodes, r + 1)) {
-		const struct sch_node *n = st->by_rank[r];
+		struct sch_node *n = st->by_rank[r];
 		row->nodes_able++;
 		if (!n->usable) {
 			say_away(w, n);
 			continue;
 		}
 		row->nodes_up++;
-		if (sch__tasks_that_fit(&w->need, n, &n->room))
+		if (sch__fit(&w->need, n, &n->room).tasks)
 			row->nodes_free++;
 		else
 			say_short(w, n);
