@@ -568,6 +568,7 @@ static void start(struct agent *a)
 	diag_info("muster-agent %s of node %s in cluster %s: %u CPUs%s, cgroup v%d, spool %s", MU_VERSION,
 		  a->node, a->cluster, a->inventory.cpus, a->emulate ? " (emulated)" : "", a->host.kind,
 		  a->spool);
+	agent_fence_node(a);
 	agent_recover(a);
 	if (agent_step_listen(a, &err))
 		diag_fatal("%s", err.text);

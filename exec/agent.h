@@ -25,6 +25,7 @@
 #include "log/auth.h"
 #include "log/stream.h"
 #include "proto/base/arena.h"
+#include "proto/base/hash.h"
 #include "proto/base/map.h"
 #include "proto/conf.pb-c.h"
 #include "proto/wire.pb-c.h"
@@ -40,6 +41,8 @@ enum {
 	AGENT_ASKS_MAX = 64 << 20,     /* bytes of requests not yet complete, all together */
 	AGENT_REPORT_BATCH = 256,      /* ends in one report */
 	AGENT_BLOB_MAX = 64 << 20,     /* a script or an environment */
+	AGENT_BLOBS_KEPT = 64,	       /* of at most so many bytes each: 4 MiB */
+	AGENT_BLOB_KEPT_MAX = 64 << 10,
 	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
 	AGENT_ASK_MSEC = 20000,
 	AGENT_STEP_REPORT_USEC = 1000000, /* steps are reported at most this often */
@@ -107,6 +110,13 @@ struct agent_attempt {
 struct agent_client;
 struct agent_prog;
 
+/* A script or environment that was fetched lately: jobs of one array, or one loop, have the same. */
+struct agent_blob {
+	uint8_t hash[MU_HASH_BYTES];
+	struct mu_buf bytes; /* empty: none */
+	uint64_t used;	     /* turn at which it was last wanted */
+};
+
 struct agent {
 	/* What it was started with. */
 	char node[256], cluster[256], conf_path[4096], spool[3072], run_dir[2048], shepherd[4096],
@@ -152,11 +162,15 @@ struct agent {
 	int64_t poll_again_usec, report_again_usec, blob_again_usec, steps_told_usec;
 	struct agent_attempt *blob_for;
 	bool blob_is_env;
+	struct agent_blob blob[AGENT_BLOBS_KEPT];
+	uint64_t blob_turn;
 	bool stop, hangup;
 };
 
 /* agent_cluster.c */
 void agent_cluster_turn(struct agent *a);   /* takes answers, asks what is due */
+/* Adds the blob of this HASH to OUT if it was fetched lately. */
+bool agent_blob_known(struct agent *a, const ProtobufCBinaryData *hash, struct mu_buf *out);
 int64_t agent_cluster_due(struct agent *a); /* boot clock moment of the next thing to ask */
 
 /* agent_attempt.c */
@@ -167,7 +181,7 @@ struct agent_attempt *agent_attempt_add(struct agent *a, Mu__AttemptRecord *reco
 void agent_attempt_save(struct agent_attempt *t, bool sync);
 void agent_attempt_begin(struct agent *a,
 			 struct agent_attempt *t); /* recorded: asks for what it needs, or runs */
-void agent_attempt_blobs(struct agent *a, struct agent_attempt *t); /* a blob has come */
+void agent_attempt_blobs(struct agent *a, struct agent_attempt *t); /* runs it if all its blobs are here */
 void agent_attempt_fail(struct agent *a, struct agent_attempt *t,
 			const char *detail); /* could not be launched */
 void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause, uint32_t by_uid,
@@ -194,6 +208,8 @@ int64_t agent_prog_due(struct agent *a);
 
 /* agent_launch.c */
 int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *err);
+/* v1: the node's own group lets through what any of its jobs may get, so that a job's only strikes the rest. */
+void agent_fence_node(struct agent *a);
 int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *err);
 /* Writes ORDER into the spool and starts its shepherd; STREAM_FD may be -1. The step joins T's list. ORDER
  * lies in ARENA, which the step takes over. */

@@ -233,8 +233,9 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 	bool over = t->phase == EXE_ENDING || (batch_of(t) && batch_of(t)->ended);
 	if (t->phase == EXE_ENDED || !over || t->steps_live || t->prog_running)
 		return;
-	if (t->group_made && (exe_cgroup_kill(&a->host, t->cgroup, SETTLE_KILL_MSEC, &err) ||
-			      exe_cgroup_remove(&a->host, t->cgroup, &err))) {
+	if (t->group_made && !exe_cgroup_vanish(&a->host, t->cgroup) &&
+	    (exe_cgroup_kill(&a->host, t->cgroup, SETTLE_KILL_MSEC, &err) ||
+	     exe_cgroup_remove(&a->host, t->cgroup, &err))) {
 		t->phase = EXE_ENDING;
 		if (t->force_boot_usec < exe_boot_usec())
 			diag_error("%s: %s", t->name, err.text);
@@ -263,15 +264,18 @@ static void send_end(struct agent_step *s, uint32_t cause, uint32_t by_uid, bool
 void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause, uint32_t by_uid,
 		       bool at_once)
 {
+	bool fresh = t->phase != EXE_ENDING;
 	if (t->phase == EXE_ENDED)
 		return;
-	if (t->phase != EXE_ENDING) {
+	if (fresh) {
 		t->phase = EXE_ENDING;
 		t->record->has_ending = t->record->has_end_cause = 1;
 		t->record->ending = true;
 		t->record->end_cause = cause;
 		t->wants_script = t->wants_env = false;
-		agent_attempt_save(t, false);
+		/* Without a step left it is over in a moment, and saved then. */
+		if (t->steps_live)
+			agent_attempt_save(t, false);
 		agent_hold_over(a, t, cause);
 		for (struct agent_step *s = t->step; s; s = s->next)
 			if (s->lead && !s->ended)
@@ -283,7 +287,10 @@ void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause,
 			     (int64_t)a->config->unkillable_timeout_sec * 1000000;
 	for (struct agent_step *s = t->step; s; s = s->next)
 		send_end(s, cause == END_NONE ? END_JOB_OVER : cause, by_uid, at_once);
+	bool saved = !fresh || t->steps_live;
 	agent_attempt_settle(a, t);
+	if (!saved && t->phase != EXE_ENDED)
+		agent_attempt_save(t, false);
 }
 
 void agent_attempt_fail(struct agent *a, struct agent_attempt *t, const char *detail)
@@ -359,6 +366,11 @@ static struct agent_attempt *take_up(struct agent *a, const Mu__AttemptOrder *or
 void agent_attempt_blobs(struct agent *a, struct agent_attempt *t)
 {
 	struct mu_err err = {0};
+	const Mu__JobSpec *spec = t->order->spec;
+	if (t->wants_script && !t->script.len && agent_blob_known(a, &spec->script_hash, &t->script))
+		t->wants_script = false;
+	if (t->wants_env && !t->env.len && agent_blob_known(a, &spec->env_hash, &t->env))
+		t->wants_env = false;
 	if (t->wants_script || t->wants_env || t->prog_running || t->phase != EXE_STARTING)
 		return;
 	int code = agent_group_make(a, t, &err);
@@ -431,8 +443,11 @@ void agent_attempt_begin(struct agent *a, struct agent_attempt *t)
 	}
 	t->wants_script = true;
 	t->wants_env = t->order->spec->env_hash.len > 0;
-	if (t->order->spec->script_hash.len == 0)
+	if (t->order->spec->script_hash.len == 0) {
 		agent_attempt_fail(a, t, "the order names no script");
+		return;
+	}
+	agent_attempt_blobs(a, t);
 }
 
 static void start(struct agent *a, const Mu__AttemptOrder *order, uint64_t pos)

@@ -325,8 +325,8 @@ static void take_report_answer(struct agent *a)
 		agent_steps_prune(t);
 		if (t->report_sent && done) {
 			t->record->has_acknowledged = 1;
-			t->record->acknowledged = true;
-			agent_attempt_save(t, false);
+			t->record->acknowledged =
+			    true; /* another agent would say it again, which harms nobody */
 		} else if (t->report_sent) {
 			agent_attempt_save(t, true); /* nobody else has it yet: it must outlive a power cut */
 		}
@@ -338,6 +338,37 @@ static void take_report_answer(struct agent *a)
 
 /* ---- blobs ---- */
 
+bool agent_blob_known(struct agent *a, const ProtobufCBinaryData *hash, struct mu_buf *out)
+{
+	for (size_t i = 0; i < AGENT_BLOBS_KEPT && hash->len == MU_HASH_BYTES; i++) {
+		struct agent_blob *k = &a->blob[i];
+		if (!k->bytes.len || memcmp(k->hash, hash->data, MU_HASH_BYTES) != 0)
+			continue;
+		k->used = ++a->blob_turn;
+		mu_buf_add(out, k->bytes.data, k->bytes.len);
+		return true;
+	}
+	return false;
+}
+
+/* B has this HASH: it is kept instead of the one that was not wanted for the longest time. */
+static void keep_blob(struct agent *a, const ProtobufCBinaryData *hash, const struct mu_buf *b)
+{
+	struct agent_blob *oldest = &a->blob[0];
+	if (!b->len || b->len > AGENT_BLOB_KEPT_MAX)
+		return;
+	for (size_t i = 0; i < AGENT_BLOBS_KEPT; i++) {
+		if (a->blob[i].bytes.len && memcmp(a->blob[i].hash, hash->data, MU_HASH_BYTES) == 0)
+			return;
+		if (a->blob[i].used < oldest->used)
+			oldest = &a->blob[i];
+	}
+	mu_buf_free(&oldest->bytes);
+	mu_buf_add(&oldest->bytes, b->data, b->len);
+	memcpy(oldest->hash, hash->data, MU_HASH_BYTES);
+	oldest->used = ++a->blob_turn;
+}
+
 static void ask_blob(struct agent *a)
 {
 	Mu__Request r = MU__REQUEST__INIT;
@@ -345,10 +376,13 @@ static void ask_blob(struct agent *a)
 	/* The list is newest first: the last one found has waited longest. One that fails lets the others
 	 * pass. */
 	a->blob_for = NULL;
-	for (struct agent_attempt *t = a->attempt; t; t = t->next)
+	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (t->wants_script || t->wants_env)
+			agent_attempt_blobs(a, t); /* what it wants may have come for another one */
 		if ((t->wants_script || t->wants_env) &&
 		    (!a->blob_for || t->blob_failures <= a->blob_for->blob_failures))
 			a->blob_for = t;
+	}
 	struct agent_attempt *t = a->blob_for;
 	if (!t)
 		return;
@@ -384,13 +418,14 @@ static void blob_failed(struct agent *a, struct agent_attempt *t, const char *te
 }
 
 /* The environment came with the script. */
-static void take_other(struct agent_attempt *t, const Mu__BlobReply *got)
+static void take_other(struct agent *a, struct agent_attempt *t, const Mu__BlobReply *got)
 {
 	struct mu_buf other = {.data = got->also.data, .len = got->also.len};
 	if (!got->has_also || !t->wants_env || t->env.len ||
 	    !blob_is_right(&other, &t->order->spec->env_hash))
 		return;
 	mu_buf_add(&t->env, other.data, other.len);
+	keep_blob(a, &t->order->spec->env_hash, &t->env);
 	t->wants_env = false;
 }
 
@@ -417,15 +452,18 @@ static void take_blob_answer(struct agent *a)
 		blob_failed(a, t, "its pieces do not fit");
 		return;
 	}
-	take_other(t, got);
+	take_other(a, t, got);
 	mu_buf_add(b, got->data.data, got->data.len);
 	if (b->len < got->total)
 		return;
-	if (!blob_is_right(b, a->blob_is_env ? &t->order->spec->env_hash : &t->order->spec->script_hash)) {
+	const ProtobufCBinaryData *hash =
+	    a->blob_is_env ? &t->order->spec->env_hash : &t->order->spec->script_hash;
+	if (!blob_is_right(b, hash)) {
 		mu_buf_reset(b);
 		blob_failed(a, t, "its bytes do not have the hash that the order names");
 		return;
 	}
+	keep_blob(a, hash, b);
 	if (a->blob_is_env)
 		t->wants_env = false;
 	else

@@ -59,6 +59,23 @@ int agent_limits(struct agent *a, const Mu__AllocNode *here, uint64_t memory_mib
 	return 0;
 }
 
+void agent_fence_node(struct agent *a)
+{
+	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+	struct exe_device *device = mu_arena_alloc(&arena, EXE_DEVICES_MAX * sizeof *device);
+	struct exe_cgroup_limits limits = {.fence_devices = true, .devices_stay = true, .device = device};
+	struct mu_err err = {0};
+	char path[EXE_CGROUP_PATH];
+	if (!a->fence_devices || a->host.kind != EXE_CGROUP_V1)
+		return;
+	limits.device_count = exe_inventory_all_devices(&a->inventory, device, EXE_DEVICES_MAX);
+	snprintf(path, sizeof path, "muster_%s/%s", a->cluster, a->node);
+	/* A group with jobs in it that was made without a fence cannot get one: each job has its own whole.
+	 */
+	if (exe_cgroup_make(&a->host, path, &limits, &err))
+		diag_debug("%s", err.text);
+}
+
 int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *err)
 {
 	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
@@ -69,7 +86,11 @@ int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *er
 	int code = agent_limits(a, here, here->mem_mib, here->cpu_list, here->gres, here->n_gres, &arena,
 				&limits, err);
 	t->group_made = true;
-	return code ? code : exe_cgroup_make(&a->host, t->cgroup, &limits, err);
+	if (code || exe_cgroup_make(&a->host, t->cgroup, &limits, err) == 0)
+		return code;
+	/* Devices may have come since the node's group was made. */
+	agent_fence_node(a);
+	return exe_cgroup_make(&a->host, t->cgroup, &limits, err);
 }
 
 int64_t agent_time_left_sec(const struct agent_attempt *t)

@@ -63,7 +63,7 @@ static bool floor_load(struct agent *a)
 
 static void unlink_step(const struct agent_attempt *t, uint32_t step)
 {
-	static const char *const ending[] = {"order", "lock", "state", "sock", "end"};
+	static const char *const ending[] = {"order", "state", "sock", "end"};
 	char word[16], path[4200];
 	exe_step_word(step, word);
 	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {

@@ -137,27 +137,34 @@ int exe_cgroup_probe(struct exe_cgroup_host *ret, struct mu_err *err)
 
 /* ---- making ---- */
 
-int exe_cgroup_make(const struct exe_cgroup_host *host, const char *path,
-		    const struct exe_cgroup_limits *limits, struct mu_err *err)
+static int make_v2(const struct exe_cgroup_host *host, const char *path, struct mu_err *err)
 {
-	if (strlen(path) >= EXE_CGROUP_PATH)
-		return mu_fail(err, MU_ELIMIT, "control group path %s is longer than %d bytes", path,
-			       EXE_CGROUP_PATH);
 	char part[EXE_CGROUP_PATH], parent[EXE_CGROUP_PATH] = ".";
 	for (const char *end = path; end;) {
 		end = strchr(end, '/');
 		size_t len = end ? (size_t)(end - path) : strlen(path);
 		memcpy(part, path, len);
 		part[len] = 0;
-		int code = host->kind == EXE_CGROUP_V1 ? exe__v1_level(host, parent, part, err)
-						       : exe__v2_level(host, parent, part, err);
+		int code = exe__v2_level(host, parent, part, err);
 		if (code)
 			return code;
 		memcpy(parent, part, len + 1);
 		end = end ? end + 1 : NULL;
 	}
-	return host->kind == EXE_CGROUP_V1 ? exe__v1_limit(host, path, limits, err)
-					   : exe__v2_limit(host, path, limits, err);
+	return 0;
+}
+
+int exe_cgroup_make(const struct exe_cgroup_host *host, const char *path,
+		    const struct exe_cgroup_limits *limits, struct mu_err *err)
+{
+	bool v1 = host->kind == EXE_CGROUP_V1;
+	if (strlen(path) >= EXE_CGROUP_PATH)
+		return mu_fail(err, MU_ELIMIT, "control group path %s is longer than %d bytes", path,
+			       EXE_CGROUP_PATH);
+	int code = v1 ? exe__v1_make(host, path, limits, err) : make_v2(host, path, err);
+	if (code)
+		return code;
+	return v1 ? exe__v1_limit(host, path, limits, err) : exe__v2_limit(host, path, limits, err);
 }
 
 /* ---- entering ---- */
@@ -173,9 +180,11 @@ int exe_cgroup_open(const struct exe_cgroup_host *host, const char *path, struct
 		bool v2 = host->kind == EXE_CGROUP_V2;
 		if (v2 ? c > 0 : !host->mount[c][0])
 			continue;
-		snprintf(name, sizeof name, v2 ? "%s/%s" : "%s/%s/tasks",
-			 host->mount[v2 ? EXE_FREEZER : c], path);
+		snprintf(name, sizeof name, v2 ? "%s/%s" : "%s/%s/tasks", host->mount[v2 ? EXE_FREEZER : c],
+			 path);
 		ret->fd[c] = open(name, v2 ? O_RDONLY | O_DIRECTORY | O_CLOEXEC : O_WRONLY | O_CLOEXEC);
+		if (ret->fd[c] < 0 && c == EXE_PIDS && errno == ENOENT)
+			continue; /* made only where it limits */
 		if (ret->fd[c] < 0) {
 			int saved = errno;
 			exe_cgroup_close(ret);
@@ -206,8 +215,8 @@ pid_t exe_cgroup_fork(const struct exe_cgroup_door *door, int *ret_errno)
 	pid_t pid = fork();
 	if (pid)
 		return pid;
-	/* It has one thread, so its `tasks` entry is the whole of it; `cgroup.procs` would stop every fork of the host
-	 * for some ten milliseconds. */
+	/* It has one thread, so its `tasks` entry is the whole of it; `cgroup.procs` would stop every fork of
+	 * the host for some ten milliseconds. */
 	for (int c = 0; c < EXE_CONTROLLERS; c++)
 		if (door->fd[c] >= 0 && write(door->fd[c], "0", 1) < 0) {
 			*ret_errno = errno;
@@ -383,9 +392,27 @@ static void remove_dir(void *arg, const char *mount, const char *path)
 	}
 }
 
+bool exe_cgroup_vanish(const struct exe_cgroup_host *host, const char *path)
+{
+	char name[EXE_CGROUP_FILE];
+	/* The freezer's goes last: while a process is left, it is what ends it. */
+	static const enum exe_controller order[] = {EXE_CPUSET, EXE_MEMORY,  EXE_DEVICES,
+						    EXE_PIDS,	EXE_CPUACCT, EXE_FREEZER};
+	for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+		if (!host->mount[order[i]][0] || (host->kind == EXE_CGROUP_V2 && order[i] != EXE_FREEZER))
+			continue;
+		snprintf(name, sizeof name, "%s/%s", host->mount[order[i]], path);
+		if (rmdir(name) && errno != ENOENT)
+			return false;
+	}
+	return true;
+}
+
 int exe_cgroup_remove(const struct exe_cgroup_host *host, const char *path, struct mu_err *err)
 {
 	struct removing r = {0};
+	if (exe_cgroup_vanish(host, path))
+		return 0;
 	for (int c = 0; c < EXE_CONTROLLERS; c++)
 		if (host->mount[c][0] && (host->kind == EXE_CGROUP_V1 || c == EXE_FREEZER))
 			walk(host->mount[c], path, 0, remove_dir, &r);

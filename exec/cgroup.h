@@ -22,6 +22,7 @@ enum {
 	EXE_CGROUP_PATH = 640,	/* our part of a path: two names of at most 255 bytes, job and step numbers */
 	EXE_CGROUP_MOUNT = 128, /* a mount point */
 	EXE_CGROUP_FILE = 1024, /* mount + path + file name */
+	EXE_CGROUP_DEPTH = 6,	/* levels of our part of a path, and some more */
 	EXE_DEVICES_MAX = 512	/* rules of one group: 64 devices with their control nodes, many times over */
 };
 
@@ -62,6 +63,7 @@ struct exe_cgroup_limits {
 	const char *cpus;      /* host CPUs, "0-3,8" */
 	uint32_t pids_max;
 	bool fence_devices; /* deny every device but the usual pseudo-devices and those listed */
+	bool devices_stay;  /* v1: what is allowed already stays allowed */
 	const struct exe_device *device;
 	size_t device_count;
 };
@@ -102,6 +104,8 @@ int exe_cgroup_kill(const struct exe_cgroup_host *host, const char *path, unsign
 int exe_cgroup_freeze(const struct exe_cgroup_host *host, const char *path, bool frozen, struct mu_err *err);
 /* Removes PATH and everything below it from every mount; a path that is gone is fine. 0 or MU_EBUSY. */
 int exe_cgroup_remove(const struct exe_cgroup_host *host, const char *path, struct mu_err *err);
+/* Removes PATH where nothing is in it, no process and no group below; true when it is gone from every mount. */
+bool exe_cgroup_vanish(const struct exe_cgroup_host *host, const char *path);
 /* Removes the directory PATH itself where nothing is in it; quietly. */
 void exe_cgroup_prune(const struct exe_cgroup_host *host, const char *path);
 /* Names of the directories directly below PATH (any mount), each given once. */
@@ -128,8 +132,9 @@ uint64_t exe__cgroup_number(const char *mount, const char *path, const char *fil
 extern const struct exe_device exe__device_usual[];
 extern const size_t exe__device_usual_count;
 
-int exe__v1_level(const struct exe_cgroup_host *host, const char *parent, const char *path,
-		  struct mu_err *err);
+/* PATH and its parents below the mounts that LIMITS need. */
+int exe__v1_make(const struct exe_cgroup_host *host, const char *path, const struct exe_cgroup_limits *limits,
+		 struct mu_err *err);
 int exe__v1_limit(const struct exe_cgroup_host *host, const char *path,
 		  const struct exe_cgroup_limits *limits, struct mu_err *err);
 int exe__v1_freeze(const struct exe_cgroup_host *host, const char *path, bool frozen);

@@ -2,6 +2,7 @@
 #include "exec/cgroup.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,41 +11,78 @@
 
 enum { FREEZE_POLLS = 100, FREEZE_PAUSE_NSEC = 200000 };
 
-/* A cpuset admits no process before it has CPUs and memory nodes: each new level takes over its parent's. */
-static int inherit_cpuset(const char *mount, const char *parent, const char *path, struct mu_err *err)
+static void parent_of(const char *path, char parent[EXE_CGROUP_PATH])
 {
-	static const char *const file[] = {"cpuset.cpus", "cpuset.mems"};
-	char text[4096];
-	for (size_t i = 0; i < 2; i++) {
-		if (exe__cgroup_read(mount, path, file[i], text, sizeof text) == 0 && text[0] &&
-		    text[0] != '\n')
-			continue;
-		int code = exe__cgroup_read(mount, parent, file[i], text, sizeof text);
-		if (code == 0)
-			code = exe__cgroup_write(mount, path, file[i], text);
-		if (code < 0)
-			return mu_fail(err, MU_EIO, "cannot set %s of %s/%s: %s", file[i], mount, path,
-				       strerror(-code));
+	const char *slash = strrchr(path, '/');
+	snprintf(parent, EXE_CGROUP_PATH, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+}
+
+static bool is_blank(const char *text)
+{
+	return !text[0] || text[0] == '\n';
+}
+
+/* A cpuset admits no process before it has CPUs and memory nodes: each new level takes over its parent's. */
+static int inherit(const char *mount, const char *path, const char *file, int depth, struct mu_err *err)
+{
+	char text[4096], parent[EXE_CGROUP_PATH];
+	parent_of(path, parent);
+	int code = exe__cgroup_read(mount, parent, file, text, sizeof text);
+	/* An agent that was killed may have left the parent without. */
+	if (code == 0 && is_blank(text) && depth > 0 && strcmp(parent, ".") != 0) {
+		code = inherit(mount, parent, file, depth - 1, err);
+		if (code)
+			return code;
+		code = exe__cgroup_read(mount, parent, file, text, sizeof text);
 	}
+	if (code == 0)
+		code = exe__cgroup_write(mount, path, file, text);
+	if (code < 0)
+		return mu_fail(err, MU_EIO, "cannot set %s of %s/%s: %s", file, mount, path, strerror(-code));
 	return 0;
 }
 
-int exe__v1_level(const struct exe_cgroup_host *host, const char *parent, const char *path,
-		  struct mu_err *err)
+static int inherit_cpuset(const char *mount, const char *path, bool fresh, struct mu_err *err)
 {
-	char name[EXE_CGROUP_FILE];
-	for (int c = 0; c < EXE_CONTROLLERS; c++) {
-		if (!host->mount[c][0])
-			continue;
-		snprintf(name, sizeof name, "%s/%s", host->mount[c], path);
-		if (mkdir(name, 0755) && errno != EEXIST)
-			return mu_fail(err, MU_EIO, "cannot make control group %s: %s", name,
-				       strerror(errno));
-		int code = c == EXE_CPUSET ? inherit_cpuset(host->mount[c], parent, path, err) : 0;
+	static const char *const file[] = {"cpuset.cpus", "cpuset.mems"};
+	char text[4096];
+	int code = 0;
+	for (size_t i = 0; i < 2 && code == 0; i++)
+		if (fresh || exe__cgroup_read(mount, path, file[i], text, sizeof text) < 0 || is_blank(text))
+			code = inherit(mount, path, file[i], EXE_CGROUP_DEPTH, err);
+	return code;
+}
+
+/* The directory PATH below one mount, with the parents that are missing. Nearly always only the last is. */
+static int make_dir(const struct exe_cgroup_host *host, enum exe_controller c, const char *path, int depth,
+		    struct mu_err *err)
+{
+	char name[EXE_CGROUP_FILE], parent[EXE_CGROUP_PATH];
+	snprintf(name, sizeof name, "%s/%s", host->mount[c], path);
+	bool fresh = mkdir(name, 0755) == 0;
+	if (!fresh && errno == ENOENT && depth > 0 && strchr(path, '/')) {
+		parent_of(path, parent);
+		int code = make_dir(host, c, parent, depth - 1, err);
 		if (code)
 			return code;
+		fresh = mkdir(name, 0755) == 0;
 	}
-	return 0;
+	if (!fresh && errno != EEXIST)
+		return mu_fail(err, MU_EIO, "cannot make control group %s: %s", name, strerror(errno));
+	return c == EXE_CPUSET ? inherit_cpuset(host->mount[c], path, fresh, err) : 0;
+}
+
+int exe__v1_make(const struct exe_cgroup_host *host, const char *path, const struct exe_cgroup_limits *limits,
+		 struct mu_err *err)
+{
+	int code = 0;
+	for (int c = 0; c < EXE_CONTROLLERS && code == 0; c++) {
+		/* Nothing is read from pids: it is needed where it limits. */
+		if (!host->mount[c][0] || (c == EXE_PIDS && !limits->pids_max))
+			continue;
+		code = make_dir(host, c, path, EXE_CGROUP_DEPTH, err);
+	}
+	return code;
 }
 
 static int set(const struct exe_cgroup_host *host, enum exe_controller c, const char *path, const char *file,
@@ -75,25 +113,85 @@ static int limit_memory(const struct exe_cgroup_host *host, const char *path, ui
 	return set(host, EXE_MEMORY, path, "memory.memsw.limit_in_bytes", text, err);
 }
 
-static int allow(const struct exe_cgroup_host *host, const char *path, const struct exe_device *d,
-		 const char *access_word, struct mu_err *err)
+/* ---- devices ---- */
+
+/* A rule as the kernel lists it: "c 1:3 rwm", "c 136:* rwm". */
+static void rule_text(const struct exe_device *d, const char *access_word, char text[64])
 {
-	char text[64];
 	if (d->any_minor)
-		snprintf(text, sizeof text, "%c %u:* %s", d->kind, d->major, access_word);
+		snprintf(text, 64, "%c %u:* %s", d->kind, d->major, access_word);
 	else
-		snprintf(text, sizeof text, "%c %u:%u %s", d->kind, d->major, d->minor, access_word);
-	return set(host, EXE_DEVICES, path, "devices.allow", text, err);
+		snprintf(text, 64, "%c %u:%u %s", d->kind, d->major, d->minor, access_word);
 }
 
+static size_t rule_count(const struct exe_cgroup_limits *limits)
+{
+	return exe__device_usual_count + limits->device_count;
+}
+
+static void rule_of(const struct exe_cgroup_limits *limits, size_t i, char text[64])
+{
+	if (i < exe__device_usual_count)
+		rule_text(&exe__device_usual[i], "rwm", text);
+	else
+		rule_text(&limits->device[i - exe__device_usual_count], "rw", text);
+}
+
+static bool is_wanted(const struct exe_cgroup_limits *limits, const char *line)
+{
+	char text[64];
+	for (size_t i = 0; i < rule_count(limits); i++) {
+		rule_of(limits, i, text);
+		if (strcmp(text, line) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_listed(const char *list, const char *rule)
+{
+	size_t len = strlen(rule);
+	for (const char *at = list; (at = strstr(at, rule)); at += len)
+		if ((at == list || at[-1] == '\n') && (at[len] == '\n' || !at[len]))
+			return true;
+	return false;
+}
+
+static int fence_anew(const struct exe_cgroup_host *host, const char *path,
+		      const struct exe_cgroup_limits *limits, struct mu_err *err)
+{
+	char text[64];
+	int code = set(host, EXE_DEVICES, path, "devices.deny", "a", err);
+	for (size_t i = 0; code == 0 && i < rule_count(limits); i++) {
+		rule_of(limits, i, text);
+		code = set(host, EXE_DEVICES, path, "devices.allow", text, err);
+	}
+	return code;
+}
+
+/* A group starts with the rules of its parent. Where those allow only what they list, which a node's group
+ * and a job's do, it is enough to strike what is not wanted. */
 static int fence_devices(const struct exe_cgroup_host *host, const char *path,
 			 const struct exe_cgroup_limits *limits, struct mu_err *err)
 {
-	int code = set(host, EXE_DEVICES, path, "devices.deny", "a", err);
-	for (size_t i = 0; code == 0 && i < exe__device_usual_count; i++)
-		code = allow(host, path, &exe__device_usual[i], "rwm", err);
-	for (size_t i = 0; code == 0 && i < limits->device_count; i++)
-		code = allow(host, path, &limits->device[i], "rw", err);
+	char list[EXE_DEVICES_MAX * 32], line[64], text[64];
+	int code = 0;
+	if (!host->mount[EXE_DEVICES][0] ||
+	    exe__cgroup_read(host->mount[EXE_DEVICES], path, "devices.list", list, sizeof list) < 0 ||
+	    list[0] == 'a' || strstr(list, "\na ") || strlen(list) + 1 == sizeof list)
+		return fence_anew(host, path, limits, err);
+	for (const char *at = limits->devices_stay ? "" : list; *at && code == 0;) {
+		size_t len = strcspn(at, "\n");
+		snprintf(line, sizeof line, "%.*s", (int)len, at);
+		if (len && !is_wanted(limits, line))
+			code = set(host, EXE_DEVICES, path, "devices.deny", line, err);
+		at += len + (at[len] != 0);
+	}
+	for (size_t i = 0; code == 0 && i < rule_count(limits); i++) {
+		rule_of(limits, i, text);
+		if (!is_listed(list, text))
+			code = set(host, EXE_DEVICES, path, "devices.allow", text, err);
+	}
 	return code;
 }
 

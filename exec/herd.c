@@ -23,17 +23,19 @@ static void close_fd(int *fd)
 		close(*fd);
 }
 
+/* The order's file is the lock: it is there before the shepherd and is not written again. */
 static int open_lock(const char *dir, uint32_t step)
 {
 	char word[16], path[4200];
 	exe_step_word(step, word);
-	snprintf(path, sizeof path, "%s/step_%s.lock", dir, word);
-	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	snprintf(path, sizeof path, "%s/step_%s.order", dir, word);
+	return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* In the child: the descriptors to their places, everything else shut, then exec. */
-static void child_exec(const char *program, const char *dir, const char *word, int control, int lock,
-		       int stream_fd)
+/* In the child: the descriptors to their places, everything else shut, then exec. It still borrows the
+ * parent's memory, so it changes nothing but its own variables and never returns. */
+static _Noreturn void child_exec(const char *program, const char *dir, const char *word, int control,
+				 int lock, int stream_fd)
 {
 	int high[3] = {control, lock, stream_fd}, place[3] = {EXE_FD_CONTROL, EXE_FD_LOCK, EXE_FD_STREAM};
 	sigset_t none;
@@ -78,7 +80,8 @@ int exe_herd_start(const char *program, const char *dir, uint32_t step, int stre
 		return mu_fail(err, MU_EIO, "%s: %s", program, strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
 		return mu_fail(err, MU_EIO, "control connection of step %s: %s", word, strerror(errno));
-	pid_t pid = fork();
+	/* vfork: an agent's memory is not copied for a child that only changes into another program. */
+	pid_t pid = vfork();
 	if (pid == 0)
 		child_exec(program, dir, word, pair[1], lock, stream_fd);
 	int error = errno;

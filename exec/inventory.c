@@ -279,6 +279,18 @@ static const struct exe_unit *find_unit(const struct exe_inventory *inv, const c
 	return NULL;
 }
 
+/* Fabric cards have no owner: every job may use them. */
+static size_t add_fabric(struct exe_device *ret, size_t n, size_t cap)
+{
+	glob_t fabric;
+	if (glob("/dev/infiniband/*", 0, NULL, &fabric) == 0) {
+		for (size_t k = 0; k < fabric.gl_pathc && n < cap; k++)
+			n += take_device(fabric.gl_pathv[k], &ret[n], NULL) == 0;
+		globfree(&fabric);
+	}
+	return n;
+}
+
 size_t exe_inventory_devices(const struct exe_inventory *inv, Mu__GresGot *const *got, size_t got_count,
 			     struct exe_device *ret, size_t cap)
 {
@@ -293,14 +305,21 @@ size_t exe_inventory_devices(const struct exe_inventory *inv, Mu__GresGot *const
 			if (i == 0)
 				n = add_companions(u->file, ret, n, cap);
 		}
-	/* Fabric cards have no owner: every job may use them. */
-	glob_t fabric;
-	if (glob("/dev/infiniband/*", 0, NULL, &fabric) == 0) {
-		for (size_t k = 0; k < fabric.gl_pathc && n < cap; k++)
-			n += take_device(fabric.gl_pathv[k], &ret[n], NULL) == 0;
-		globfree(&fabric);
+	return add_fabric(ret, n, cap);
+}
+
+size_t exe_inventory_all_devices(const struct exe_inventory *inv, struct exe_device *ret, size_t cap)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < inv->unit_count && n < cap; i++) {
+		const struct exe_unit *u = &inv->unit[i];
+		if (!u->file)
+			continue;
+		ret[n++] = u->device;
+		if (u->index == 0)
+			n = add_companions(u->file, ret, n, cap);
 	}
-	return n;
+	return add_fabric(ret, n, cap);
 }
 
 void exe_inventory_beat(uint32_t *ret_load_centi, uint64_t *ret_free_mib)

@@ -58,6 +58,9 @@ int exe_inventory_cpus(const struct exe_inventory *inv, const char *list, struct
 size_t exe_inventory_devices(const struct exe_inventory *inv, Mu__GresGot *const *got, size_t got_count,
 			     struct exe_device *ret, size_t cap);
 
+/* The devices of all units, likewise: what any job of this node may get. */
+size_t exe_inventory_all_devices(const struct exe_inventory *inv, struct exe_device *ret, size_t cap);
+
 /* Now: load average times 100 and free memory. */
 void exe_inventory_beat(uint32_t *ret_load_centi, uint64_t *ret_free_mib);
 

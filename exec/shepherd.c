@@ -220,15 +220,25 @@ static void judge_memory(struct shep_step *s, const Mu__Usage *usage, Mu__StepEn
 	}
 }
 
+static bool agent_listens(const struct shep_step *s)
+{
+	for (size_t i = 0; i < SHEP_CONTROLS; i++)
+		if (s->control[i].fd >= 0)
+			return true;
+	return false;
+}
+
 static void write_end(struct shep_step *s, Mu__StepEnd *end)
 {
 	char name[32];
 	struct mu_err err = {0};
+	/* An agent that is there reports the end at once, and forces it to disk where that must wait. */
+	bool sync = !agent_listens(s);
 	snprintf(name, sizeof name, "step_%s.end", s->word);
 	/* A full or failing disk must not lose the end: it is tried until it is written. A spool that was
 	 * removed takes nothing. */
 	struct stat st;
-	while (exe_spool_write_pb(s->dir, name, &end->base, true, &err) && fstat(s->dir, &st) == 0 &&
+	while (exe_spool_write_pb(s->dir, name, &end->base, sync, &err) && fstat(s->dir, &st) == 0 &&
 	       st.st_nlink > 0) {
 		shep_say(s, "%s", err.text);
 		struct timespec pause = {1, 0};

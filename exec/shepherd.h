@@ -1,7 +1,7 @@
 /* exec/shepherd.h: how an agent talks to the shepherd of a running step, and what a shepherd is started with.
  *
  * Start: muster-shepherd ATTEMPT_DIR STEP (the word of exe_step_word), with descriptors
- *   3 control (one end of a socket pair; the other end is the agent's)    4 the locked step_<s>.lock    5
+ *   3 control (one end of a socket pair; the other end is the agent's)    4 the locked step_<s>.order    5
  * srun's connection, if any. Control, over descriptor 3 and over the Unix socket step_<s>.sock alike: frames
  * of log/stream.h with the kinds below. An agent that was restarted connects to the socket and goes on;
  * losing an agent changes nothing for the step. The shepherd's end shows as end of file on the control

@@ -136,6 +136,14 @@ static void devices_are_those_allocated(const char *job)
 	CHECK(open_device(gpu1) == 0, "outside the group it must open");
 }
 
+static void fenced_parent(const char *job, const struct exe_device *device, size_t count)
+{
+	char path[256];
+	struct exe_cgroup_limits limits = {
+	    .fence_devices = true, .devices_stay = true, .device = device, .device_count = count};
+	make(job, &limits, path);
+}
+
 static int fork_many(void *arg)
 {
 	int refused = 0;
@@ -269,6 +277,13 @@ int main(int argc, char **argv)
 	memory_limit_kills_one_and_spares_its_neighbour();
 	cpus_are_exactly_those();
 	devices_are_those_allocated("job_5_1");
+	/* The same below a group that lets some through already: what is not wanted is struck, what is
+	 * missing added. */
+	struct exe_device some[] = {{'c', false, 10, 1023}, {'c', false, 1, 11}};
+	fenced_parent("job_51_1", &some[1], 1);
+	devices_are_those_allocated("job_51_1");
+	fenced_parent("job_52_1", some, 2);
+	devices_are_those_allocated("job_52_1");
 	pids_are_counted_and_killed();
 	nothing_escapes_the_kill("job_6_1");
 	frozen_means_stopped("job_7_1");
