@@ -32,6 +32,7 @@ struct cli_cell {
 	const Mu__ShareRow *share;
 	const Mu__PriorityRow *prio;
 	struct mu_arena *arena;
+	const char *pids; /* sstat */
 };
 
 extern const struct cli_columns cli_job_columns;  /* squeue */

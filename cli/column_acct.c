@@ -4,6 +4,7 @@
 
 #include "cli/column.h"
 #include "proto/states.h"
+#include "proto/usage.h"
 
 #define GET(column) static void get_##column(const struct cli_cell *c, struct mu_buf *out)
 #define SPEC cli_job_spec(c->job)
@@ -445,29 +446,6 @@ GET(alloc_tres)
 	mu_buf_printf(out, ",node=%u", c->step->node_count ? c->step->node_count : 1);
 }
 
-GET(max_rss)
-{
-	if (usage(c))
-		put_kib(c, out, usage(c)->max_rss_kib);
-}
-
-GET(ave_rss)
-{
-	if (usage(c))
-		put_kib(c, out, usage(c)->ave_rss_kib ? usage(c)->ave_rss_kib : usage(c)->max_rss_kib);
-}
-
-GET(max_vsize)
-{
-	if (usage(c))
-		put_kib(c, out, usage(c)->max_vsize_kib);
-}
-
-GET(ave_vsize)
-{
-	get_max_vsize(c, out);
-}
-
 static void put_megabytes(struct mu_buf *out, uint64_t bytes)
 {
 	uint64_t hundredths = bytes * 100 / (1024 * 1024);
@@ -475,48 +453,175 @@ static void put_megabytes(struct mu_buf *out, uint64_t bytes)
 	mu_buf_printf(out, "%" PRIu64 ".%02" PRIu64 "M", hundredths / 100, hundredths % 100);
 }
 
-GET(disk_read)
-{
-	if (usage(c))
-		put_megabytes(out, usage(c)->read_bytes);
-}
+/* ---- what steps used, measure by measure ---- */
 
-GET(disk_write)
-{
-	if (usage(c))
-		put_megabytes(out, usage(c)->write_bytes);
-}
+enum pick { AVE, MAX, MAX_NODE, MAX_TASK, MIN, MIN_NODE, MIN_TASK, TOT };
 
-GET(usage_node)
-{
-	if (usage(c))
-		text(out, usage(c)->max_rss_node ? usage(c)->max_rss_node : c->step->node_list);
-}
-
-GET(usage_task)
-{
-	if (usage(c))
-		mu_buf_printf(out, "%u", usage(c)->max_rss_task);
-}
-
-GET(ave_cpu)
-{
-	if (usage(c))
-		put_span(out, (usage(c)->user_cpu_usec + usage(c)->sys_cpu_usec) / 1000000 /
-				  (c->step->tasks ? c->step->tasks : 1));
-}
-
-GET(usage_tres)
+/* Records from before measures were kept have peaks and bytes alone. */
+static bool find_measure(const struct cli_cell *c, uint32_t kind, Mu__UsageMeasure *ret)
 {
 	const Mu__Usage *u = usage(c);
+	const Mu__UsageMeasure *m = mu_usage_measure(u, kind);
 
-	if (!u)
-		return;
-	mu_buf_str(out, "cpu=");
-	put_span(out, (u->user_cpu_usec + u->sys_cpu_usec) / 1000000);
-	mu_buf_printf(out, ",fs/disk=%" PRIu64 ",mem=%" PRIu64 "K,vmem=%" PRIu64 "K", u->read_bytes,
-		      u->max_rss_kib, u->max_vsize_kib);
+	if (m)
+		*ret = *m;
+	else
+		mu__usage_measure__init(ret);
+	if (m || !u)
+		return m != NULL;
+	switch (kind) {
+	case MU_MEASURE_CPU:
+		ret->total = (uint64_t)(u->user_cpu_usec + u->sys_cpu_usec);
+		break;
+	case MU_MEASURE_MEM:
+		ret->max = u->max_rss_kib * 1024;
+		ret->total = (u->ave_rss_kib ? u->ave_rss_kib : u->max_rss_kib) * 1024 *
+			     (c->step->tasks ? c->step->tasks : 1);
+		ret->max_node = u->max_rss_node;
+		ret->max_task = u->max_rss_task;
+		return true;
+	case MU_MEASURE_VMEM:
+		ret->total = u->max_vsize_kib * 1024;
+		break;
+	case MU_MEASURE_READ:
+		ret->total = u->read_bytes;
+		break;
+	case MU_MEASURE_WRITE:
+		ret->total = u->write_bytes;
+		break;
+	default:
+		break;
+	}
+	ret->max = ret->min = ret->total;
+	return true;
 }
+
+static void put_place(const struct cli_cell *c, struct mu_buf *out, const Mu__UsageMeasure *m, enum pick p)
+{
+	const char *node = p == MAX_NODE ? m->max_node : m->min_node;
+
+	if (p == MAX_TASK || p == MIN_TASK)
+		mu_buf_printf(out, "%u", p == MAX_TASK ? m->max_task : m->min_task);
+	else
+		text(out, node && *node ? node : c->step->node_list);
+}
+
+static uint64_t picked(const struct cli_cell *c, const Mu__UsageMeasure *m, enum pick p)
+{
+	return p == AVE	  ? m->total / (c->step->tasks ? c->step->tasks : 1)
+	       : p == MAX ? m->max
+	       : p == MIN ? m->min
+			  : m->total;
+}
+
+static bool is_place(enum pick p)
+{
+	return p == MAX_NODE || p == MAX_TASK || p == MIN_NODE || p == MIN_TASK;
+}
+
+static void put_measure(const struct cli_cell *c, struct mu_buf *out, uint32_t kind, enum pick p)
+{
+	Mu__UsageMeasure m;
+
+	if (!find_measure(c, kind, &m))
+		return;
+	uint64_t value = picked(c, &m, p);
+
+	if (is_place(p))
+		put_place(c, out, &m, p);
+	else if (kind == MU_MEASURE_CPU)
+		put_span(out, (int64_t)(value / 1000000));
+	else if (kind == MU_MEASURE_MEM || kind == MU_MEASURE_VMEM)
+		put_kib(c, out, value / 1024);
+	else if (kind == MU_MEASURE_PAGES)
+		mu_buf_printf(out, "%" PRIu64, value);
+	else
+		put_megabytes(out, value);
+}
+
+/* "cpu=00:00:01,energy=0,fs/disk=2012,mem=5188K,pages=0,vmem=148528K", or nodes, or tasks, in their place. */
+static void put_usage(const struct cli_cell *c, struct mu_buf *out, bool in, enum pick p)
+{
+	static const struct {
+		const char *name;
+		uint32_t in, out; /* measures; 0: none */
+	} row[] = {{"cpu", MU_MEASURE_CPU, 0},
+		   {"energy", UINT32_MAX, UINT32_MAX},
+		   {"fs/disk", MU_MEASURE_READ, MU_MEASURE_WRITE},
+		   {"mem", MU_MEASURE_MEM, 0},
+		   {"pages", MU_MEASURE_PAGES, 0},
+		   {"vmem", MU_MEASURE_VMEM, 0}};
+	bool first = true;
+
+	for (size_t i = 0; usage(c) && i < sizeof row / sizeof *row; i++) {
+		uint32_t kind = in ? row[i].in : row[i].out;
+		Mu__UsageMeasure m = MU__USAGE_MEASURE__INIT;
+
+		if (!kind || (kind != UINT32_MAX && !find_measure(c, kind, &m)))
+			continue;
+		mu_buf_printf(out, "%s%s=", first ? "" : ",", row[i].name);
+		first = false;
+		if (is_place(p))
+			put_place(c, out, &m, p);
+		else if (kind == MU_MEASURE_CPU)
+			put_span(out, (int64_t)(picked(c, &m, p) / 1000000));
+		else if (kind == MU_MEASURE_MEM || kind == MU_MEASURE_VMEM)
+			mu_buf_printf(out, "%" PRIu64 "K", picked(c, &m, p) / 1024);
+		else
+			mu_buf_printf(out, "%" PRIu64, picked(c, &m, p));
+	}
+}
+
+#define MEASURE(name, kind, pick)                             \
+	GET(name)                                             \
+	{                                                     \
+		put_measure(c, out, MU_MEASURE_##kind, pick); \
+	}
+#define USAGE(name, in, pick)                \
+	GET(name)                            \
+	{                                    \
+		put_usage(c, out, in, pick); \
+	}
+MEASURE(ave_diskread, READ, AVE)
+MEASURE(max_diskread, READ, MAX)
+MEASURE(max_diskread_node, READ, MAX_NODE)
+MEASURE(max_diskread_task, READ, MAX_TASK)
+MEASURE(ave_diskwrite, WRITE, AVE)
+MEASURE(max_diskwrite, WRITE, MAX)
+MEASURE(max_diskwrite_node, WRITE, MAX_NODE)
+MEASURE(max_diskwrite_task, WRITE, MAX_TASK)
+MEASURE(ave_pages, PAGES, AVE)
+MEASURE(max_pages, PAGES, MAX)
+MEASURE(max_pages_node, PAGES, MAX_NODE)
+MEASURE(max_pages_task, PAGES, MAX_TASK)
+MEASURE(ave_rss, MEM, AVE)
+MEASURE(max_rss, MEM, MAX)
+MEASURE(max_rss_node, MEM, MAX_NODE)
+MEASURE(max_rss_task, MEM, MAX_TASK)
+MEASURE(ave_vmsize, VMEM, AVE)
+MEASURE(max_vmsize, VMEM, MAX)
+MEASURE(max_vmsize_node, VMEM, MAX_NODE)
+MEASURE(max_vmsize_task, VMEM, MAX_TASK)
+MEASURE(ave_cpu, CPU, AVE)
+MEASURE(min_cpu, CPU, MIN)
+MEASURE(min_cpu_node, CPU, MIN_NODE)
+MEASURE(min_cpu_task, CPU, MIN_TASK)
+USAGE(usage_in_ave, true, AVE)
+USAGE(usage_in_max, true, MAX)
+USAGE(usage_in_max_node, true, MAX_NODE)
+USAGE(usage_in_max_task, true, MAX_TASK)
+USAGE(usage_in_min, true, MIN)
+USAGE(usage_in_min_node, true, MIN_NODE)
+USAGE(usage_in_min_task, true, MIN_TASK)
+USAGE(usage_in_tot, true, TOT)
+USAGE(usage_out_ave, false, AVE)
+USAGE(usage_out_max, false, MAX)
+USAGE(usage_out_max_node, false, MAX_NODE)
+USAGE(usage_out_max_task, false, MAX_TASK)
+USAGE(usage_out_min, false, MIN)
+USAGE(usage_out_min_node, false, MIN_NODE)
+USAGE(usage_out_min_task, false, MIN_TASK)
+USAGE(usage_out_tot, false, TOT)
 
 /* A job's CPU time is that of its steps together. */
 static const Mu__Usage *sum(const struct cli_cell *c)

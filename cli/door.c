@@ -130,57 +130,102 @@ static int prove(const struct cli_job *j, int fd, struct stream_reader *reader, 
 	return 0;
 }
 
-static int read_answer(struct cli *c, int fd, struct stream_reader *reader, Mu__StepGranted **ret,
-		       struct mu_err *err)
+int cli_door_find(struct cli *c, struct cli_door *door, struct mu_err *err)
 {
-	struct mu_buf whole MU_CLEANUP(mu_buf_free) = {0};
+	return cli_door_local(c, door->node) ? 0 : find_address(c, door, err);
+}
+
+/* Connects, proves where that is needed, and sends. */
+static int send_request(struct cli *c, const struct cli_job *j, const struct cli_door *door, uint8_t kind,
+			struct mu_view body, int *ret_fd, struct stream_reader *reader, struct mu_err *err)
+{
+	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
+	bool remote;
+	int rc = reach(c, door, &remote, ret_fd, err);
+
+	if (rc)
+		return rc;
+	if (remote)
+		rc = prove(j, *ret_fd, reader, body, &out, err);
+	stream_put(&out, kind, 0, body.data, body.len);
+	return rc ? rc : stream_write_all(*ret_fd, out.data, out.len, err);
+}
+
+/* The whole of one message; RET_KIND is what it is. */
+static int read_message(int fd, struct stream_reader *reader, struct mu_buf *whole, uint8_t *ret_kind,
+			struct mu_err *err)
+{
 	struct stream_frame f;
-	const Mu__StepRefused *refused;
 	int rc;
 
 	do {
 		rc = stream_read_frame(fd, reader, ANSWER_MSEC, &f, err);
 		if (rc)
 			return rc;
-	} while (f.kind == STREAM_PING || (rc = stream_join(&whole, &f)) == 0);
-	if (rc < 0)
-		return mu_fail(err, rc, "The node's answer is too long");
-	if (f.kind == STREAM_GRANTED) {
-		*ret = (Mu__StepGranted *)mu_pb_unpack(&mu__step_granted__descriptor, whole.data, whole.len,
-						       &c->arena);
-		return *ret ? 0 : mu_fail(err, MU_EPROTO, "The node's answer cannot be read");
-	}
-	refused = f.kind == STREAM_REFUSED ? (Mu__StepRefused *)mu_pb_unpack(&mu__step_refused__descriptor,
-									     whole.data, whole.len, &c->arena)
-					   : NULL;
-	if (!refused)
+	} while (f.kind == STREAM_PING || (rc = stream_join(whole, &f)) == 0);
+	*ret_kind = f.kind;
+	return rc < 0 ? mu_fail(err, rc, "The node's answer is too long") : 0;
+}
+
+static int refusal(struct cli *c, const struct mu_buf *whole, uint8_t kind, struct mu_err *err)
+{
+	const Mu__StepRefused *m = kind == STREAM_REFUSED
+				       ? (Mu__StepRefused *)mu_pb_unpack(&mu__step_refused__descriptor,
+									 whole->data, whole->len, &c->arena)
+				       : NULL;
+
+	if (!m)
 		return mu_fail(err, MU_EPROTO, "The node's answer cannot be read");
-	if (refused->busy)
+	if (m->busy)
 		return 1;
-	return mu_fail(err, refused->code ? refused->code : MU_EINTERNAL, "%s",
-		       refused->text && *refused->text ? refused->text : mu_strerror(refused->code));
+	return mu_fail(err, m->code ? m->code : MU_EINTERNAL, "%s",
+		       m->text && *m->text ? m->text : mu_strerror(m->code));
+}
+
+int cli_door_look(struct cli *c, const struct cli_job *j, const struct cli_door *door, struct mu_view body,
+		  Mu__UsageReply **ret, struct mu_err *err)
+{
+	struct stream_reader reader = {0};
+	struct mu_buf whole MU_CLEANUP(mu_buf_free) = {0};
+	uint8_t kind = 0;
+	int fd = -1, rc = send_request(c, j, door, STREAM_USAGE_ASK, body, &fd, &reader, err);
+
+	if (!rc)
+		rc = read_message(fd, &reader, &whole, &kind, err);
+	if (!rc && kind == STREAM_USAGE) {
+		*ret = (Mu__UsageReply *)mu_pb_unpack(&mu__usage_reply__descriptor, whole.data, whole.len,
+						      &c->arena);
+		rc = *ret ? 0 : mu_fail(err, MU_EPROTO, "The node's answer cannot be read");
+	} else if (!rc) {
+		rc = refusal(c, &whole, kind, err);
+	}
+	if (fd >= 0)
+		close(fd);
+	stream_reader_free(&reader);
+	return rc;
 }
 
 int cli_door_ask(struct cli *c, const struct cli_job *j, const struct cli_door *door, uint8_t kind,
 		 struct mu_view body, int *ret_fd, struct stream_reader *ret_reader, Mu__StepGranted **ret,
 		 struct mu_err *err)
 {
-	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
 	struct stream_reader reader = {0};
-	bool remote;
-	int fd = -1, rc = reach(c, door, &remote, &fd, err);
+	struct mu_buf whole MU_CLEANUP(mu_buf_free) = {0};
+	uint8_t answer = 0;
+	int fd = -1, rc = send_request(c, j, door, kind, body, &fd, &reader, err);
 
-	if (rc)
-		return rc;
-	if (remote)
-		rc = prove(j, fd, &reader, body, &out, err);
-	stream_put(&out, kind, 0, body.data, body.len);
 	if (!rc)
-		rc = stream_write_all(fd, out.data, out.len, err);
-	if (!rc)
-		rc = read_answer(c, fd, &reader, ret, err);
+		rc = read_message(fd, &reader, &whole, &answer, err);
+	if (!rc && answer == STREAM_GRANTED) {
+		*ret = (Mu__StepGranted *)mu_pb_unpack(&mu__step_granted__descriptor, whole.data, whole.len,
+						       &c->arena);
+		rc = *ret ? 0 : mu_fail(err, MU_EPROTO, "The node's answer cannot be read");
+	} else if (!rc) {
+		rc = refusal(c, &whole, answer, err);
+	}
 	if (rc) {
-		close(fd);
+		if (fd >= 0)
+			close(fd);
 		stream_reader_free(&reader);
 		return rc;
 	}

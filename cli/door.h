@@ -34,4 +34,11 @@ int cli_door_ask(struct cli *c, const struct cli_job *j, const struct cli_door *
 		 struct mu_view body, int *ret_fd, struct stream_reader *ret_reader, Mu__StepGranted **ret,
 		 struct mu_err *err);
 
+/* Fills DOOR's address where NODE has no socket here. */
+int cli_door_find(struct cli *c, struct cli_door *door, struct mu_err *err);
+/* Asks DOOR's agent what the steps of J use there; BODY is a Mu__UsageAsk. RET lives in C's arena. 0, or a code
+ * with a sentence. */
+int cli_door_look(struct cli *c, const struct cli_job *j, const struct cli_door *door, struct mu_view body,
+		  Mu__UsageReply **ret, struct mu_err *err);
+
 #endif

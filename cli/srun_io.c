@@ -16,6 +16,7 @@
 #include "cli/spec.h"
 #include "cli/srun.h"
 #include "proto/pb.h"
+#include "proto/usage.h"
 
 enum { READ_BYTES = 32 * 1024, OUT_MAX = 128 * 1024, TASKS_MAX = 65536, SECOND_MSEC = 1000 };
 
@@ -45,6 +46,7 @@ struct io {
 	unsigned interrupts;
 	int64_t wait_sec;
 	int step_code, step_signal;
+	Mu__Usage usage; /* of all nodes */
 	const char *detail;
 };
 
@@ -163,6 +165,8 @@ static void take_step_end(struct io *io, struct srun_conn *c, const struct strea
 	io->step_signal = m->exit_signal > io->step_signal ? m->exit_signal : io->step_signal;
 	if (m->detail && *m->detail)
 		io->detail = m->detail;
+	if (m->usage)
+		mu_usage_merge(&io->usage, m->usage, c->node, &io->cli->arena);
 }
 
 static bool same_end(const struct ended *a, const struct ended *b)
@@ -600,6 +604,7 @@ static void tell_manager(struct io *io, int code)
 	m.has_exit_code = m.has_exit_signal = 1;
 	m.exit_code = code > 128 && io->step_signal ? 0 : code;
 	m.exit_signal = io->step_signal;
+	m.usage = &io->usage;
 	mu_pb_pack(&m.base, &body);
 	stream_put(&out, STREAM_STEP_DONE, 0, body.data, body.len);
 	if (stream_write_all(s->manager, out.data, out.len, NULL) == 0)
@@ -608,7 +613,7 @@ static void tell_manager(struct io *io, int code)
 
 int srun_stream(struct srun *s)
 {
-	struct io io = {.srun = s, .cli = s->cli};
+	struct io io = {.srun = s, .cli = s->cli, .usage = MU__USAGE__INIT};
 	const char *wait = cli_args_value(s->args, OPT_wait_step);
 	uint32_t most;
 	int rc;

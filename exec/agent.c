@@ -440,8 +440,11 @@ static bool hear(struct agent_step *s)
 		return false;
 	}
 	stream_feed(&s->reader, chunk, (size_t)n);
-	while (stream_next(&s->reader, &f) > 0)
+	while (stream_next(&s->reader, &f) > 0) {
 		over = over || f.kind == EXE_SHEPHERD_ENDED;
+		if (f.kind == EXE_SHEPHERD_STATE)
+			agent_look_hear(s, &f);
+	}
 	return over;
 }
 
@@ -542,6 +545,7 @@ static void turn(struct agent *a, struct slots *p)
 	if (p->fd[0].revents)
 		take_signals(a);
 	retry_controls(a);
+	agent_look_turn(a);
 	agent_attempts_timer(a);
 	agent_prog_timer(a);
 	agent_cluster_turn(a);

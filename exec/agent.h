@@ -8,6 +8,7 @@
  *   agent_step.c     srun and salloc: connections, requests, grants: the step manager
  *   agent_place.c    where a step's tasks go inside the allocation
  *   agent_prog.c     prolog, epilog, health check: the site's programs
+ *   agent_look.c     what the steps here use now, for sstat
  *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
  * One thread holds all of it; the link threads know only bytes. */
 #ifndef EXEC_AGENT_H
@@ -77,6 +78,9 @@ struct agent_step {
 	bool lead_here; /* its part on this node was started and counts by itself */
 	Mu__StepPart **part; /* of a lead, in ARENA */
 	size_t n_part;
+	bool looked_at;	     /* its shepherd was asked what it uses */
+	Mu__StepState *look; /* its answer, in LOOK_ARENA */
+	struct mu_arena look_arena;
 	bool told_start, told_end, asked_start,
 	    asked_end;	  /* told: a controller has it; asked: it is on its way */
 	Mu__StepEnd *end; /* in ARENA */
@@ -101,7 +105,7 @@ struct agent_attempt {
 	int64_t unheld_boot_usec;   /* its holder was lost: it ends at this moment; 0: not so */
 	int64_t blob_since_usec;
 	uint32_t blob_failures;
-	bool steps_changed, report_sent;
+	bool steps_changed, report_sent, extern_told;
 	bool prog_running;	     /* its prolog or epilog */
 	Mu__AttemptEnded *early;     /* its end, while something of it is still there; in ARENA */
 	bool early_sent, early_told; /* on its way; a controller has it */
@@ -225,6 +229,8 @@ void agent_steps_prune(struct agent_attempt *t); /* drops steps that are over an
 void agent_env_words(const struct agent *a, struct exe_env_words *ret);
 /* RET borrows from S and A. */
 void agent_step_row(const struct agent *a, const struct agent_step *s, Mu__StepRow *ret);
+/* With PrologFlags=Contain an allocation has a step of its own as long as it lives. False: not here. */
+bool agent_extern_row(const struct agent *a, struct agent_attempt *t, bool over, Mu__StepRow *ret);
 void agent_order_limits(Mu__StepOrder *o, const struct exe_cgroup_limits *limits, struct mu_arena *arena);
 Mu__StepOrder *agent_order_new(const struct agent *a, const struct agent_attempt *t, uint32_t step,
 			       struct mu_arena *arena);
@@ -267,8 +273,17 @@ struct agent_client {
 	struct mu_buf ask;
 	uint8_t nonce[STREAM_NONCE], proof[MU_HASH_BYTES];
 	bool has_proof;
-	uint32_t job, attempt, step; /* what it holds */
+	uint32_t job, attempt, step; /* what it holds, or looks at */
+	int64_t look_until_usec;     /* 0: it does not look */
 };
+
+/* agent_step.c: the attempt that a request of C is about, when C may ask; else NULL, and it is refused. */
+struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, uint32_t job, bool to_start);
+
+/* agent_look.c */
+bool agent_look_take(struct agent *a, struct agent_client *c);		  /* true when C stays */
+void agent_look_hear(struct agent_step *s, const struct stream_frame *f); /* a shepherd's answer */
+void agent_look_turn(struct agent *a);					  /* answers what can be answered */
 
 /* agent_hold.c */
 /* C becomes a holder of T. 0, or MU_ELIMIT. */
@@ -280,8 +295,9 @@ void agent_hold_over(struct agent *a, struct agent_attempt *t, uint32_t cause); 
 /* A lead with its parts; ORDER lies in ARENA, which the step takes over. */
 struct agent_step *agent_lead_add(struct agent_attempt *t, Mu__StepOrder *order, struct mu_arena arena,
 				  Mu__StepPart **part, size_t count);
+/* USAGE may be NULL; it is copied. */
 void agent_lead_end(struct agent_attempt *t, struct agent_step *s, int exit_code, int exit_signal,
-		    uint32_t cause, uint32_t by_uid);
+		    uint32_t cause, uint32_t by_uid, const Mu__Usage *usage);
 
 /* agent_place.c */
 struct agent_placing {

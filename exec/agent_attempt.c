@@ -89,6 +89,7 @@ void agent_step_free(struct agent_step *s)
 		mu_bits_free(s->cpus);
 	mu_buf_free(&s->out);
 	stream_reader_free(&s->reader);
+	mu_arena_free(&s->look_arena);
 	mu_arena_free(&s->arena);
 	free(s);
 }
@@ -137,7 +138,10 @@ static void put_steps(struct agent *a, struct agent_attempt *t, Mu__AttemptEnded
 	size_t count = 0;
 	for (struct agent_step *s = t->step; s; s = s->next)
 		count += !s->told_end;
-	e->step = mu_arena_alloc(&t->arena, (count + 1) * sizeof *e->step);
+	e->step = mu_arena_alloc(&t->arena, (count + 2) * sizeof *e->step);
+	Mu__StepRow *outer = mu_arena_alloc(&t->arena, sizeof *outer);
+	if (agent_extern_row(a, t, true, outer))
+		e->step[e->n_step++] = outer;
 	for (struct agent_step *s = t->step; s; s = s->next)
 		if (!s->told_end && s->ended) { /* on its way or not: saying it twice harms nobody */
 			e->step[e->n_step] = mu_arena_alloc(&t->arena, sizeof **e->step);
@@ -279,7 +283,8 @@ void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause,
 		agent_hold_over(a, t, cause);
 		for (struct agent_step *s = t->step; s; s = s->next)
 			if (s->lead && !s->ended)
-				agent_lead_end(t, s, 0, 15, cause == END_NONE ? END_JOB_OVER : cause, by_uid);
+				agent_lead_end(t, s, 0, 15, cause == END_NONE ? END_JOB_OVER : cause, by_uid,
+					       NULL);
 		diag_info("job %u attempt %u: ending it: %s", t->order->job, t->order->attempt,
 			  mu_end_cause_word(cause));
 	}

@@ -236,6 +236,9 @@ static Mu__StepsReported *steps_of(struct agent *a, struct agent_attempt *t, str
 	size_t cap = 0;
 	for (struct agent_step *s = t->step; s; s = s->next)
 		cap += step_is_news(s);
+	Mu__StepRow *outer = mu_arena_alloc(arena, sizeof *outer);
+	if (t->extern_told || t->phase != EXE_RUNNING || !agent_extern_row(a, t, false, outer))
+		outer = NULL;
 	if (cap == 0)
 		return NULL;
 	r = mu_arena_alloc(arena, sizeof *r);
@@ -243,7 +246,10 @@ static Mu__StepsReported *steps_of(struct agent *a, struct agent_attempt *t, str
 	r->has_job = r->has_attempt = 1;
 	r->job = t->order->job;
 	r->attempt = t->order->attempt;
-	r->step = mu_arena_alloc(arena, cap * sizeof *r->step);
+	r->step = mu_arena_alloc(arena, (cap + 1) * sizeof *r->step);
+	if (outer)
+		r->step[r->n_step++] = outer;
+	t->extern_told = true;
 	for (struct agent_step *s = t->step; s; s = s->next) {
 		if (!step_is_news(s))
 			continue;

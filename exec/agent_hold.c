@@ -12,6 +12,7 @@
 #include "log/diag.h"
 #include "proto/pb.h"
 #include "proto/states.h"
+#include "proto/usage.h"
 
 int agent_hold_add(struct agent *a, struct agent_attempt *t, struct agent_client *c,
 		   enum agent_client_kind kind, uint32_t step, struct mu_err *err)
@@ -62,7 +63,7 @@ struct agent_step *agent_lead_add(struct agent_attempt *t, Mu__StepOrder *order,
 }
 
 void agent_lead_end(struct agent_attempt *t, struct agent_step *s, int exit_code, int exit_signal,
-		    uint32_t cause, uint32_t by_uid)
+		    uint32_t cause, uint32_t by_uid, const Mu__Usage *usage)
 {
 	Mu__StepEnd *end = mu_arena_alloc(&s->arena, sizeof *end);
 	mu__step_end__init(end);
@@ -72,6 +73,12 @@ void agent_lead_end(struct agent_attempt *t, struct agent_step *s, int exit_code
 	end->by_uid = by_uid;
 	end->start_usec = s->order->start_usec;
 	end->end_usec = exe_wall_usec();
+	if (usage) {
+		end->usage = mu_arena_alloc(&s->arena, sizeof *end->usage);
+		mu__usage__init(end->usage);
+		mu_usage_merge(end->usage, usage, NULL, &s->arena);
+		mu_usage_sum_up(end->usage, (uint32_t)s->order->n_task);
+	}
 	s->end = end;
 	s->ended = true;
 	t->steps_live--;
@@ -106,7 +113,7 @@ static void step_done(struct agent_attempt *t, struct agent_step *s, const struc
 	const Mu__StepEnded *m = (Mu__StepEnded *)mu_pb_unpack(&mu__step_ended__descriptor, f->payload.data,
 							       f->payload.len, &arena);
 	if (m)
-		agent_lead_end(t, s, m->exit_code & 0xff, m->exit_signal & 0x7f, END_NONE, 0);
+		agent_lead_end(t, s, m->exit_code & 0xff, m->exit_signal & 0x7f, END_NONE, 0, m->usage);
 }
 
 void agent_hold_frame(struct agent *a, struct agent_client *c, const struct stream_frame *f)
@@ -129,7 +136,7 @@ void agent_hold_lost(struct agent *a, struct agent_client *c)
 	struct agent_attempt *t = agent_attempt_find(a, c->job, c->attempt);
 	struct agent_step *s = t && c->kind == AGENT_LEADS ? lead_of(t, c->step) : NULL;
 	if (s) {
-		agent_lead_end(t, s, 0, 9, END_CANCEL, t->order->uid);
+		agent_lead_end(t, s, 0, 9, END_CANCEL, t->order->uid, NULL);
 		agent_attempt_settle(a, t);
 	}
 	if (!t || c->kind != AGENT_HOLDS || t->phase != EXE_RUNNING)

@@ -370,6 +370,33 @@ static uint32_t step_state(const Mu__StepEnd *e)
 	}
 }
 
+bool agent_extern_row(const struct agent *a, struct agent_attempt *t, bool over, Mu__StepRow *ret)
+{
+	const char *flags = mu_conf_get(a->live, "PrologFlags", "");
+	const Mu__AttemptOrder *o = t->order;
+	if (!o->batch_host || !(strcasestr(flags, "contain") || strcasestr(flags, "x11")))
+		return false;
+	mu__step_row__init(ret);
+	ret->has_job = ret->has_attempt = ret->has_step = ret->has_state = ret->has_start_usec =
+	    ret->has_tasks = ret->has_cpus = ret->has_node_count = 1;
+	ret->job = o->job;
+	ret->attempt = o->attempt;
+	ret->step = MU_STEP_EXTERN;
+	ret->name = "extern";
+	ret->state = JOB_RUNNING;
+	ret->start_usec = t->record->begin_usec;
+	ret->tasks = ret->node_count = (uint32_t)o->n_alloc;
+	ret->node_list = o->node_list;
+	for (size_t i = 0; i < o->n_alloc; i++)
+		ret->cpus += o->alloc[i]->cpus;
+	if (!over)
+		return true;
+	ret->has_end_usec = ret->has_exit_code = ret->has_exit_signal = 1;
+	ret->end_usec = exe_wall_usec();
+	ret->state = t->record->end_cause == END_CANCEL ? JOB_CANCELLED : JOB_COMPLETED;
+	return true;
+}
+
 void agent_step_row(const struct agent *a, const struct agent_step *s, Mu__StepRow *ret)
 {
 	const Mu__StepOrder *o = s->order;

@@ -468,8 +468,7 @@ static bool grant_parts(struct agent *a, struct agent_attempt *t, struct agent_c
 
 /* ---- requests ---- */
 
-/* The attempt that a request is about, when it may be: else it is refused. */
-static struct agent_attempt *admit(struct agent *a, struct agent_client *c, uint32_t job)
+struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, uint32_t job, bool to_start)
 {
 	struct ucred who = {0};
 	socklen_t len = sizeof who;
@@ -494,6 +493,8 @@ static struct agent_attempt *admit(struct agent *a, struct agent_client *c, uint
 	}
 	if (!good)
 		refuse(c->fd, MU_EPERM, false, mu_strerror(MU_EPERM));
+	else if (!to_start)
+		return t;
 	else if (t->phase == EXE_ENDING)
 		refuse(c->fd, MU_EALREADYDONE, false, mu_strerror(MU_EALREADYDONE));
 	else if (t->phase == EXE_STARTING || t->steps_live >= AGENT_STEPS_MAX)
@@ -512,7 +513,7 @@ static bool take_ask(struct agent *a, struct agent_client *c)
 	    (Mu__StepAsk *)mu_pb_unpack(&mu__step_ask__descriptor, c->ask.data, c->ask.len, &arena);
 	if (!ask)
 		refuse(c->fd, MU_EPROTO, false, "the step request is malformed");
-	struct agent_attempt *t = ask ? admit(a, c, ask->job) : NULL;
+	struct agent_attempt *t = ask ? agent_step_admit(a, c, ask->job, true) : NULL;
 	if (t) {
 		struct agent_placing p = {.ask = ask,
 					  .t = t,
@@ -541,7 +542,7 @@ static bool take_hold(struct agent *a, struct agent_client *c)
 	    (Mu__HoldAsk *)mu_pb_unpack(&mu__hold_ask__descriptor, c->ask.data, c->ask.len, &arena);
 	if (!ask)
 		refuse(c->fd, MU_EPROTO, false, "the request to hold an allocation is malformed");
-	struct agent_attempt *t = ask ? admit(a, c, ask->job) : NULL;
+	struct agent_attempt *t = ask ? agent_step_admit(a, c, ask->job, true) : NULL;
 	if (!t)
 		return false;
 	granted.has_job = 1;
@@ -588,12 +589,14 @@ static bool take_request(struct agent *a, struct agent_client *c, const struct s
 {
 	if (f->kind == STREAM_PROOF)
 		return take_proof(c, f);
-	if (f->kind != STREAM_STEP_ASK && f->kind != STREAM_HOLD)
+	if (f->kind != STREAM_STEP_ASK && f->kind != STREAM_HOLD && f->kind != STREAM_USAGE_ASK)
 		return false;
 	int whole = stream_join(&c->ask, f);
 	if (whole == 0)
 		return true;
-	bool stays = whole == 1 && (f->kind == STREAM_HOLD ? take_hold(a, c) : take_ask(a, c));
+	bool stays = whole == 1 && (f->kind == STREAM_HOLD	  ? take_hold(a, c)
+				    : f->kind == STREAM_USAGE_ASK ? agent_look_take(a, c)
+								  : take_ask(a, c));
 	mu_buf_free(&c->ask);
 	return stays;
 }

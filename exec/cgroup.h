@@ -115,7 +115,7 @@ void exe_cgroup_children(const struct exe_cgroup_host *host, const char *path, e
 
 /* The kernel's counters for PATH. Zero where a controller is absent. */
 struct exe_cgroup_usage {
-	uint64_t user_usec, sys_usec;
+	uint64_t user_usec, sys_usec, total_usec; /* the total is exact, its parts may be of whole ticks */
 	uint64_t memory_peak_bytes, memory_now_bytes;
 	uint32_t oom_kills; /* processes of this very group that the kernel killed for memory */
 };

@@ -234,6 +234,7 @@ void exe__v1_usage(const struct exe_cgroup_host *host, const char *path, struct 
 	const char *cpu = host->mount[EXE_CPUACCT], *memory = host->mount[EXE_MEMORY];
 	ret->user_usec = exe__cgroup_number(cpu, path, "cpuacct.usage_user", NULL) / 1000;
 	ret->sys_usec = exe__cgroup_number(cpu, path, "cpuacct.usage_sys", NULL) / 1000;
+	ret->total_usec = exe__cgroup_number(cpu, path, "cpuacct.usage", NULL) / 1000;
 	ret->memory_peak_bytes = exe__cgroup_number(memory, path, "memory.max_usage_in_bytes", NULL);
 	ret->memory_now_bytes = exe__cgroup_number(memory, path, "memory.usage_in_bytes", NULL);
 	ret->oom_kills = (uint32_t)exe__cgroup_number(memory, path, "memory.oom_control", "oom_kill");

@@ -167,6 +167,7 @@ void exe__v2_usage(const struct exe_cgroup_host *host, const char *path, struct 
 	const char *cpu = host->mount[EXE_CPUACCT], *memory = host->mount[EXE_MEMORY];
 	ret->user_usec = exe__cgroup_number(cpu, path, "cpu.stat", "user_usec");
 	ret->sys_usec = exe__cgroup_number(cpu, path, "cpu.stat", "system_usec");
+	ret->total_usec = exe__cgroup_number(cpu, path, "cpu.stat", "usage_usec");
 	ret->memory_peak_bytes = exe__cgroup_number(memory, path, "memory.peak", NULL);
 	ret->memory_now_bytes = exe__cgroup_number(memory, path, "memory.current", NULL);
 	/* The local count: kills in a step's own group, not in those beside it. */

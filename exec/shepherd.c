@@ -120,11 +120,10 @@ static uint32_t oom_count(struct shep_step *s)
 
 static void task_over(struct shep_step *s, struct shep_task *t);
 
-static void task_ended(struct shep_step *s, struct shep_task *t, int status, const struct rusage *usage)
+static void task_ended(struct shep_step *s, struct shep_task *t, int status)
 {
 	t->ended = true;
 	t->status = status;
-	t->rss_kib = usage->ru_maxrss;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
 		uint32_t kills = oom_count(s);
 		t->oom = kills > s->oom_seen;
@@ -154,45 +153,18 @@ static void reap(struct shep_step *s)
 {
 	struct signalfd_siginfo info[16];
 	int status;
-	struct rusage usage;
 	while (read(s->child_signal, info, sizeof info) > 0) {
 	}
-	for (pid_t pid; (pid = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
-		if (usage.ru_maxrss > s->reaped.ru_maxrss)
-			s->reaped.ru_maxrss = usage.ru_maxrss;
-		s->reaped.ru_inblock += usage.ru_inblock;
-		s->reaped.ru_oublock += usage.ru_oublock;
+	for (pid_t pid; (pid = shep_usage_wait(s, &status)) > 0;) {
 		for (size_t i = 0; i < s->task_count; i++)
 			if (s->task[i].pid == pid && !s->task[i].ended)
-				task_ended(s, &s->task[i], status, &usage);
+				task_ended(s, &s->task[i], status);
 			else if (s->task[i].epilog_pid == pid)
 				task_over(s, &s->task[i]);
 	}
 }
 
-/* ---- usage and the last word ---- */
-
-void shep_usage(struct shep_step *s, Mu__Usage *ret)
-{
-	struct exe_cgroup_usage u;
-	uint64_t rss_sum = 0;
-	exe_cgroup_usage(&s->host, s->order->cgroup, &u);
-	ret->has_user_cpu_usec = ret->has_sys_cpu_usec = ret->has_max_rss_kib = ret->has_ave_rss_kib = 1;
-	ret->has_read_bytes = ret->has_write_bytes = ret->has_oom_kills = ret->has_max_rss_task = 1;
-	ret->user_cpu_usec = (int64_t)u.user_usec;
-	ret->sys_cpu_usec = (int64_t)u.sys_usec;
-	ret->max_rss_kib = (uint64_t)s->reaped.ru_maxrss;
-	ret->read_bytes = (uint64_t)s->reaped.ru_inblock * 512;
-	ret->write_bytes = (uint64_t)s->reaped.ru_oublock * 512;
-	ret->oom_kills = u.oom_kills;
-	ret->max_rss_node = s->order->node;
-	for (size_t i = 0; i < s->task_count; i++) {
-		rss_sum += (uint64_t)s->task[i].rss_kib;
-		if (s->task[i].rss_kib == s->reaped.ru_maxrss)
-			ret->max_rss_task = s->task[i].number;
-	}
-	ret->ave_rss_kib = s->task_count ? rss_sum / s->task_count : 0;
-}
+/* ---- the last word ---- */
 
 static void step_status(const struct shep_step *s, int32_t *ret_code, int32_t *ret_signal)
 {
@@ -282,6 +254,7 @@ static void finish(struct shep_step *s)
 		m.exit_code = end.exit_code;
 		m.exit_signal = end.exit_signal;
 		m.detail = end.detail;
+		m.usage = &usage;
 		MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
 		mu_pb_pack(&m.base, &b);
 		stream_put(&s->srun.out, STREAM_STEP_ENDED, 0, b.data, b.len);
@@ -315,6 +288,8 @@ static int timeout_msec(struct shep_step *s)
 	}
 	if (s->deadline_boot_usec && s->phase == SHEP_RUNNING && s->deadline_boot_usec < due)
 		due = s->deadline_boot_usec;
+	if (shep_usage_due(s) < due)
+		due = shep_usage_due(s);
 	if (s->phase == SHEP_ENDING && s->kill_boot_usec < due)
 		due = s->kill_boot_usec;
 	for (size_t i = 0; i < s->task_count; i++)
@@ -327,6 +302,7 @@ static void act_on_time(struct shep_step *s)
 {
 	int64_t now = exe_boot_usec();
 	shep_flow_timer(s, now);
+	shep_usage_timer(s, now);
 	if (s->phase == SHEP_RUNNING && s->deadline_boot_usec && now >= s->deadline_boot_usec)
 		shep_end(s, END_TIME_LIMIT, 0, false);
 	if (s->phase == SHEP_ENDING && now >= s->kill_boot_usec)

@@ -104,6 +104,19 @@ void shep_signal_owed(struct shep_task *t)
 	}
 }
 
+enum { STATE_PIDS_MAX = 1024 };
+struct pid_list {
+	uint32_t *pid;
+	size_t count;
+};
+
+static void add_pid(void *arg, pid_t pid)
+{
+	struct pid_list *l = arg;
+	if (l->count < STATE_PIDS_MAX)
+		l->pid[l->count++] = (uint32_t)pid;
+}
+
 static void answer_state(struct shep_step *s, struct shep_peer *p)
 {
 	Mu__StepState m = MU__STEP_STATE__INIT;
@@ -113,6 +126,11 @@ static void answer_state(struct shep_step *s, struct shep_peer *p)
 	m.start_usec = s->start_usec;
 	shep_usage(s, &usage);
 	m.usage = &usage;
+	uint32_t pid[STATE_PIDS_MAX];
+	struct pid_list list = {pid, 0};
+	exe_cgroup_each(&s->host, s->order->cgroup, add_pid, &list);
+	m.process = pid;
+	m.n_process = list.count;
 	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
 	mu_pb_pack(&m.base, &b);
 	stream_put(&p->out, EXE_SHEPHERD_STATE, 0, b.data, b.len);

@@ -15,6 +15,7 @@
 #include "log/stream.h"
 #include "proto/base/arena.h"
 #include "proto/multiprog.h"
+#include "proto/usage.h"
 
 enum {
 	SHEP_TASKS_MAX = 4096, /* a node's tasks of one step */
@@ -35,6 +36,10 @@ struct shep_flow {
 	size_t due; /* bytes of HELD that wait for credit only */
 };
 
+struct shep_use {
+	uint64_t cpu_usec, rss_kib, vm_kib, pages, read_bytes, write_bytes;
+};
+
 struct shep_task {
 	uint32_t number;
 	pid_t pid; /* 0: not started */
@@ -42,7 +47,8 @@ struct shep_task {
 	int status;	  /* wait status */
 	pid_t epilog_pid; /* 0: none runs */
 	bool oom;
-	long rss_kib;
+	struct shep_use done, now,
+	    peak;      /* ended processes; living ones when last looked at; peaks of memory */
 	int launch_fd; /* the child's word on its launch: end of file means that exec succeeded */
 	uint64_t owed; /* signals (bit N-1) that came before that */
 	int in_fd;     /* -1: no pipe, or closed */
@@ -109,8 +115,9 @@ struct shep_step {
 	bool files_failed; /* the launch failed by what the job named, not by the node */
 	uint32_t cause, by_uid;
 	char detail[MU_ERR_TEXT];
-	struct rusage
-	    reaped; /* of everything that was waited for: block operations and the largest resident set */
+	int64_t user_usec, sys_usec; /* of everything that was waited for */
+	int64_t sample_boot_usec, sample_pause_usec;
+	Mu__UsageMeasure measure[MU_MEASURES], *measure_list[MU_MEASURES];
 	uint32_t oom_seen;
 };
 
@@ -119,7 +126,14 @@ void shep_say(struct shep_step *s, const char *format, ...) __attribute__((forma
 /* Begins the end: TERM, KillWait, KILL. The first cause stays. AT_ONCE: KILL now. */
 void shep_end(struct shep_step *s, uint32_t cause, uint32_t by_uid, bool at_once);
 void shep_fail(struct shep_step *s, uint32_t cause, const char *detail);
+
+/* shepherd_usage.c */
+/* What was used so far; RET borrows from S until the next call. */
 void shep_usage(struct shep_step *s, Mu__Usage *ret);
+/* Waits for one process that has ended, without blocking, and counts what it used. Its id, or 0. */
+pid_t shep_usage_wait(struct shep_step *s, int *ret_status);
+int64_t shep_usage_due(const struct shep_step *s);
+void shep_usage_timer(struct shep_step *s, int64_t now_boot_usec);
 
 /* shepherd_spawn.c */
 /* Opens the files and starts every task. 0, or a code with the sentence for the job's owner. */

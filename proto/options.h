@@ -24,9 +24,10 @@ enum mu_command {
 	MU_SACCTMGR = 1 << 10,
 	MU_SSHARE = 1 << 11,
 	MU_SPRIO = 1 << 12,
+	MU_SSTAT = 1 << 16,
 	MU_SUBMITTERS = MU_SBATCH | MU_SRUN | MU_SALLOC,
 	MU_LISTERS = MU_SQUEUE | MU_SINFO | MU_SACCT,
-	MU_EVERY = 0x1fff
+	MU_EVERY = 0x11fff
 };
 
 enum mu_option_arg {
