@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -15,7 +17,10 @@
 #include "log/stream.h"
 #include "proto/base/map.h"
 
-enum { HIGH_FD = 16 /* above every number that a shepherd expects */ };
+enum {
+	HIGH_FD = 16, /* above every number that a shepherd expects */
+	CHILD_STACK = 64 << 10
+};
 
 static void close_fd(int *fd)
 {
@@ -32,20 +37,25 @@ static int open_lock(const char *dir, uint32_t step)
 	return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* In the child: the descriptors to their places, everything else shut, then exec. It still borrows the
- * parent's memory, so it changes nothing but its own variables and never returns. */
-static _Noreturn void child_exec(const char *program, const char *dir, const char *word, int control,
-				 int lock, int stream_fd)
+struct birth {
+	const char *program, *dir, *word;
+	int fd[3]; /* control, lock, srun's connection or -1 */
+};
+
+/* In the child: the descriptors to their places, everything else shut, then exec. It has its own descriptors
+ * but the parent's memory: it changes nothing but its own variables. */
+static int child_exec(void *arg)
 {
-	int high[3] = {control, lock, stream_fd}, place[3] = {EXE_FD_CONTROL, EXE_FD_LOCK, EXE_FD_STREAM};
+	const struct birth *b = arg;
+	static const int place[3] = {EXE_FD_CONTROL, EXE_FD_LOCK, EXE_FD_STREAM};
+	int high[3];
 	sigset_t none;
 	for (size_t i = 0; i < 3; i++)
-		if (high[i] >= 0)
-			high[i] = fcntl(high[i], F_DUPFD, HIGH_FD);
+		high[i] = b->fd[i] >= 0 ? fcntl(b->fd[i], F_DUPFD, HIGH_FD) : -1;
 	for (size_t i = 0; i < 3; i++)
 		if (high[i] >= 0)
 			dup2(high[i], place[i]);
-	close_range(stream_fd >= 0 ? EXE_FD_STREAM + 1 : EXE_FD_LOCK + 1, ~0U, 0);
+	close_range(b->fd[2] >= 0 ? EXE_FD_STREAM + 1 : EXE_FD_LOCK + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
@@ -59,9 +69,23 @@ static _Noreturn void child_exec(const char *program, const char *dir, const cha
 		    null_fd != EXE_FD_STREAM)
 			close(null_fd);
 	}
-	execl(program, "muster-shepherd", dir, word, (char *)NULL);
-	dprintf(2, "muster-agent: error: %s: %s\n", program, strerror(errno));
+	execl(b->program, "muster-shepherd", b->dir, b->word, (char *)NULL);
+	dprintf(2, "muster-agent: error: %s: %s\n", b->program, strerror(errno));
 	_exit(127);
+}
+
+/* The agent's memory is not copied for a child that only changes into another program: it waits meanwhile. */
+static pid_t give_birth(struct birth *b)
+{
+	uint8_t *stack =
+	    mmap(NULL, CHILD_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (stack == MAP_FAILED)
+		return -1;
+	pid_t pid = clone(child_exec, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, b);
+	int error = errno;
+	munmap(stack, CHILD_STACK);
+	errno = error;
+	return pid;
 }
 
 int exe_herd_start(const char *program, const char *dir, uint32_t step, int stream_fd, pid_t *ret_pid,
@@ -80,10 +104,8 @@ int exe_herd_start(const char *program, const char *dir, uint32_t step, int stre
 		return mu_fail(err, MU_EIO, "%s: %s", program, strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
 		return mu_fail(err, MU_EIO, "control connection of step %s: %s", word, strerror(errno));
-	/* vfork: an agent's memory is not copied for a child that only changes into another program. */
-	pid_t pid = vfork();
-	if (pid == 0)
-		child_exec(program, dir, word, pair[1], lock, stream_fd);
+	struct birth b = {program, dir, word, {pair[1], lock, stream_fd}};
+	pid_t pid = give_birth(&b);
 	int error = errno;
 	close(pair[1]);
 	if (pid < 0) {
