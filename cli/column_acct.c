@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "proto/states.h"
 #include "proto/usage.h"
@@ -248,15 +249,26 @@ GET(restarts)
 	put_job_only(c, out, c->job->restarts);
 }
 
-GET(job_id)
+static void put_step(const struct cli_cell *c, struct mu_buf *out)
 {
-	mu_buf_printf(out, "%u", c->job->id);
 	if (is_step(c) && c->step->step == MU_STEP_BATCH)
 		mu_buf_str(out, ".batch");
 	else if (is_step(c) && c->step->step == MU_STEP_EXTERN)
 		mu_buf_str(out, ".extern");
 	else if (is_step(c))
 		mu_buf_printf(out, ".%u", c->step->step);
+}
+
+GET(job_id)
+{
+	cli_job_name(c->job, out);
+	put_step(c, out);
+}
+
+GET(job_id_raw)
+{
+	mu_buf_printf(out, "%u", c->job->id);
+	put_step(c, out);
 }
 
 GET(job_name)
@@ -685,13 +697,14 @@ GET(std_in)
 GET(std_out)
 {
 	if (!is_step(c))
-		cli_job_path(c->job, SPEC->std_out, "slurm-%j.out", out);
+		cli_job_path(c->job, SPEC->std_out, cli_job_output(c->job), out);
 }
 
 GET(std_err)
 {
 	if (!is_step(c))
-		cli_job_path(c->job, SPEC->std_err.len ? SPEC->std_err : SPEC->std_out, "slurm-%j.out", out);
+		cli_job_path(c->job, SPEC->std_err.len ? SPEC->std_err : SPEC->std_out,
+			     cli_job_output(c->job), out);
 }
 
 static const struct cli_column acct_columns[] = {

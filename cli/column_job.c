@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "proto/depend.h"
 #include "proto/states.h"
@@ -232,12 +233,14 @@ static bool put_pattern(const Mu__JobRow *j, char letter, struct mu_buf *out)
 
 	switch (letter) {
 	case 'j':
-	case 'A':
 	case 'J':
 		mu_buf_printf(out, "%u", j->id);
 		return true;
+	case 'A':
+		mu_buf_printf(out, "%u", cli_job_family(j));
+		return true;
 	case 'a':
-		mu_buf_str(out, "4294967294");
+		mu_buf_printf(out, "%u", j->has_array_task ? j->array_task : 4294967294u);
 		return true;
 	case 'x':
 		mu_buf_str(out, s->name ? s->name : "");
@@ -397,15 +400,18 @@ GET(job_number)
 }
 GET(job_id)
 {
-	mu_buf_printf(out, "%u", c->job->id);
+	cli_job_name(c->job, out);
 }
 GET(array_job)
 {
-	mu_buf_printf(out, "%u", c->job->id);
+	mu_buf_printf(out, "%u", cli_job_family(c->job));
 }
 GET(array_task)
 {
-	text_or(out, SPEC->array, "N/A");
+	if (c->job->array_job)
+		cli_job_tasks(c->job, out);
+	else
+		mu_buf_str(out, "N/A");
 }
 GET(batch_flag)
 {
@@ -513,7 +519,7 @@ GET(std_in)
 }
 GET(std_out)
 {
-	cli_job_path(c->job, SPEC->std_out, "slurm-%j.out", out);
+	cli_job_path(c->job, SPEC->std_out, cli_job_output(c->job), out);
 }
 GET(work_dir)
 {
@@ -528,7 +534,7 @@ GET(std_err)
 {
 	const Mu__JobSpec *s = SPEC;
 
-	cli_job_path(c->job, s->std_err.len ? s->std_err : s->std_out, "slurm-%j.out", out);
+	cli_job_path(c->job, s->std_err.len ? s->std_err : s->std_out, cli_job_output(c->job), out);
 }
 
 GET(batch_host)
@@ -782,12 +788,16 @@ GET(gres_socket)
 
 GET(step_id)
 {
-	if (c->step->step == MU_STEP_BATCH)
-		mu_buf_printf(out, "%u.batch", c->step->job);
-	else if (c->step->step == MU_STEP_EXTERN)
-		mu_buf_printf(out, "%u.extern", c->step->job);
+	if (c->job)
+		cli_job_name(c->job, out);
 	else
-		mu_buf_printf(out, "%u.%u", c->step->job, c->step->step);
+		mu_buf_printf(out, "%u", c->step->job);
+	if (c->step->step == MU_STEP_BATCH)
+		mu_buf_str(out, ".batch");
+	else if (c->step->step == MU_STEP_EXTERN)
+		mu_buf_str(out, ".extern");
+	else
+		mu_buf_printf(out, ".%u", c->step->step);
 }
 
 GET(step_name)

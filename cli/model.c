@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "proto/states.h"
 #include "proto/version.h"
@@ -207,6 +208,17 @@ static void gres_detail(struct cli_json *j, const Mu__JobRow *job)
 	json_array_end(j);
 }
 
+/* The tasks that one record stands for together; "" for one task. */
+static void array_string(struct cli_json *j, const char *name, const Mu__JobRow *job)
+{
+	struct mu_buf tasks MU_CLEANUP(mu_buf_free) = {0};
+
+	mu_buf_str(&tasks, "");
+	if (job->array_job && !job->has_array_task)
+		cli_job_tasks(job, &tasks);
+	json_text(j, name, (char *)tasks.data);
+}
+
 void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *job)
 {
 	const Mu__JobSpec *s = cli_job_spec(job);
@@ -225,9 +237,10 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	json_number(j, "user_id", job->uid);
 	json_text(j, "group_name", job->group);
 	json_number(j, "group_id", job->gid);
-	json_triple(j, "array_job_id", true, false, 0);
-	json_triple(j, "array_task_id", false, false, 0);
-	json_text(j, "array_task_string", s->array);
+	json_triple(j, "array_job_id", true, false, job->array_job);
+	json_triple(j, "array_task_id", job->has_array_task, false, job->array_task);
+	json_triple(j, "array_max_tasks", true, false, job->array_throttle);
+	array_string(j, "array_task_string", job);
 	json_triple(j, "het_job_id", true, false, 0);
 	json_triple(j, "het_job_offset", true, false, 0);
 	json_text(j, "het_job_id_set", "");
@@ -254,8 +267,8 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	json_bytes(j, "command", s->command.data, s->command.len);
 	json_bytes(j, "current_working_directory", s->work_dir.data, s->work_dir.len);
 	path(j, "standard_input", job, s->std_in, "/dev/null");
-	path(j, "standard_output", job, s->std_out, "slurm-%j.out");
-	path(j, "standard_error", job, s->std_err.len ? s->std_err : s->std_out, "slurm-%j.out");
+	path(j, "standard_output", job, s->std_out, cli_job_output(job));
+	path(j, "standard_error", job, s->std_err.len ? s->std_err : s->std_out, cli_job_output(job));
 	job_request(j, job, s);
 	gres_detail(j, job);
 	job_resources(j, job);
@@ -452,6 +465,18 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 
 	json_object(j, NULL);
 	json_number(j, "job_id", job->id);
+	json_object(j, "array");
+	json_number(j, "job_id", job->array_job);
+	json_object(j, "limits");
+	json_object(j, "max");
+	json_object(j, "running");
+	json_number(j, "tasks", job->array_throttle);
+	json_object_end(j);
+	json_object_end(j);
+	json_object_end(j);
+	json_triple(j, "task_id", job->has_array_task, false, job->array_task);
+	array_string(j, "task", job);
+	json_object_end(j);
 	json_text(j, "name", s->name);
 	json_text(j, "account", job->account);
 	json_text(j, "cluster", c->conf.cluster);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "cli/model.h"
@@ -102,8 +103,7 @@ static bool row_wanted(const struct sacct *s, const Mu__JobRow *job, const Mu__S
 	for (size_t i = 0; i < s->ids; i++) {
 		const struct cli_job_id *id = &s->id[i];
 
-		if (id->job == job->id && !id->has_task &&
-		    (!id->has_step || (step && step->step == id->step)))
+		if (cli_id_names(id, job) && (!id->has_step || (step && step->step == id->step)))
 			return true;
 	}
 	return false;
@@ -204,7 +204,7 @@ static int compare_rows(const void *a, const void *b)
 	const Mu__JobRow none = MU__JOB_ROW__INIT, *i = x->job ? x->job : &none, *j = y->job ? y->job : &none;
 
 	if (i->id != j->id)
-		return i->id < j->id ? -1 : 1;
+		return cli_job_order(i, j);
 	return (i->attempt > j->attempt) - (i->attempt < j->attempt);
 }
 
@@ -235,13 +235,16 @@ static int list(struct sacct *s)
 		cli_acct_heading(&s->format, &s->style, &out);
 	}
 	for (size_t i = 0; i < count; i++) {
-		const Mu__HistRow *row = rows[i], *next = i + 1 < count ? rows[i + 1] : NULL;
+		Mu__HistRow *row = rows[i], *next = i + 1 < count ? rows[i + 1] : NULL;
 
 		if (!row->job || !job_wanted(s, row->job))
 			continue;
 		/* Without -D a job's last attempt is shown. */
 		if (!s->duplicates && next && next->job && next->job->id == row->job->id &&
 		    next->job->attempt > row->job->attempt)
+			continue;
+		row->job = cli_job_named(&s->cli->arena, row->job, s->id, s->ids);
+		if (!row->job)
 			continue;
 		if (json)
 			cli_model_history(&model.json, s->cli, row);
@@ -274,7 +277,7 @@ static void helpformat(void)
 static int read_ids(struct sacct *s, const char *text, struct mu_err *err)
 {
 	size_t count;
-	char **words = cli_split(&s->cli->arena, text, &count);
+	char **words = cli_split_ids(&s->cli->arena, text, &count);
 	struct cli_job_id *more = mu_arena_alloc(&s->cli->arena, (s->ids + count + 1) * sizeof *more);
 
 	if (s->ids)

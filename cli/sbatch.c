@@ -238,6 +238,39 @@ static void refused(const struct cli *c, const Mu__JobSpec *spec, int code, cons
 		cli_error(c, "Batch job submission failed: %s", fixed);
 }
 
+static int exit_of(const Mu__JobRow *row)
+{
+	if (row->exit_signal)
+		return 128 + row->exit_signal;
+	return row->exit_code ? row->exit_code : row->state == JOB_COMPLETED ? 0 : 1;
+}
+
+/* The highest of all tasks of array JOB, which has ended. */
+static int highest_exit(struct cli *c, uint32_t job)
+{
+	Mu__Query query = MU__QUERY__INIT;
+	struct mu_err err = {0};
+	void **rows;
+	size_t count;
+	int highest = 0;
+
+	query.has_what = query.has_slim = query.slim = 1;
+	query.what = MU__WHAT__WHAT_ACCT;
+	query.job = &job;
+	query.n_job = 1;
+	if (cli_query_all(c, &query, &mu__hist_row__descriptor, &rows, &count, &err)) {
+		cli_error(c, "reading how the tasks of job %u ended: %s", job, err.text);
+		return 1;
+	}
+	for (size_t i = 0; i < count; i++) {
+		const Mu__HistRow *row = rows[i];
+		int code = row->job ? exit_of(row->job) : 0;
+
+		highest = code > highest ? code : highest;
+	}
+	return highest;
+}
+
 /* Returns the job's exit code when it has ended. */
 static int wait_for(struct cli *c, uint32_t job)
 {
@@ -279,9 +312,7 @@ static int wait_for(struct cli *c, uint32_t job)
 				nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 			continue;
 		}
-		if (row->exit_signal)
-			return 128 + row->exit_signal;
-		return row->exit_code ? row->exit_code : row->state == JOB_COMPLETED ? 0 : 1;
+		return row->array_job == job ? highest_exit(c, job) : exit_of(row);
 	}
 }
 

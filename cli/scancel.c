@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "cli/option.h"
@@ -61,40 +62,93 @@ static void complain(struct scancel *s, uint32_t job, bool has_step, uint32_t st
 			  text && *text ? text : mu_strerror(code));
 }
 
-static void send_kill(struct scancel *s, uint32_t *jobs, size_t count, bool has_step, uint32_t step)
-{
-	for (size_t at = 0; at < count; at += IDS_MAX) {
-		Mu__Request request = MU__REQUEST__INIT;
-		Mu__KillAsk ask = MU__KILL_ASK__INIT;
-		Mu__JobSignal what = MU__JOB_SIGNAL__INIT;
-		Mu__Reply *reply;
-		struct mu_err err = {0};
+/* Jobs, and tasks of arrays, that one request names. */
+struct victims {
+	uint32_t *job;
+	size_t count;
+	Mu__ArrayTasks **some;
+	size_t n_some;
+};
 
-		what.job = jobs + at;
-		what.n_job = count - at < IDS_MAX ? count - at : IDS_MAX;
-		what.has_signal = what.has_flags = 1;
-		what.signal = s->signal;
-		what.flags = s->flags;
-		what.has_step = has_step;
-		what.step = step;
-		ask.signal = &what;
-		request.ask_case = MU__REQUEST__ASK_KILL;
-		request.kill = &ask;
-		if (cli_ask(s->cli, &request, &reply, &err)) {
-			cli_error(s->cli, "Kill job error on job id %u: %s", what.job[0], err.text);
-			s->exit_code = 1;
-			return;
-		}
-		if (reply->code && !reply->n_verdict) {
-			for (size_t i = 0; i < what.n_job; i++)
-				complain(s, what.job[i], has_step, step, reply->code, reply->text);
-		}
-		for (size_t i = 0; i < reply->n_verdict; i++) {
-			if (reply->verdict[i]->code)
-				complain(s, reply->verdict[i]->job, has_step, step, reply->verdict[i]->code,
-					 reply->verdict[i]->text);
-		}
+static void send_some(struct scancel *s, uint32_t *jobs, size_t count, Mu__ArrayTasks **some, size_t n_some,
+		      bool has_step, uint32_t step)
+{
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__KillAsk ask = MU__KILL_ASK__INIT;
+	Mu__JobSignal what = MU__JOB_SIGNAL__INIT;
+	Mu__Reply *reply;
+	struct mu_err err = {0};
+
+	what.job = jobs;
+	what.n_job = count;
+	what.some = some;
+	what.n_some = n_some;
+	what.has_signal = what.has_flags = 1;
+	what.signal = s->signal;
+	what.flags = s->flags;
+	what.has_step = has_step;
+	what.step = step;
+	ask.signal = &what;
+	request.ask_case = MU__REQUEST__ASK_KILL;
+	request.kill = &ask;
+	if (cli_ask(s->cli, &request, &reply, &err)) {
+		cli_error(s->cli, "Kill job error on job id %u: %s", count ? jobs[0] : some[0]->job,
+			  err.text);
+		s->exit_code = 1;
+		return;
 	}
+	if (reply->code && !reply->n_verdict) {
+		for (size_t i = 0; i < count; i++)
+			complain(s, jobs[i], has_step, step, reply->code, reply->text);
+		for (size_t i = 0; i < n_some; i++)
+			complain(s, some[i]->job, has_step, step, reply->code, reply->text);
+	}
+	for (size_t i = 0; i < reply->n_verdict; i++) {
+		if (reply->verdict[i]->code)
+			complain(s, reply->verdict[i]->job, has_step, step, reply->verdict[i]->code,
+				 reply->verdict[i]->text);
+	}
+}
+
+static void send_kill(struct scancel *s, const struct victims *v, bool has_step, uint32_t step)
+{
+	for (size_t at = 0; at < v->count; at += IDS_MAX)
+		send_some(s, v->job + at, v->count - at < IDS_MAX ? v->count - at : IDS_MAX, NULL, 0,
+			  has_step, step);
+	for (size_t at = 0; at < v->n_some; at += IDS_MAX)
+		send_some(s, NULL, 0, v->some + at, v->n_some - at < IDS_MAX ? v->n_some - at : IDS_MAX,
+			  has_step, step);
+}
+
+static void send_step(struct scancel *s, uint32_t job, uint32_t step)
+{
+	struct victims one = {.job = &job, .count = 1};
+
+	send_kill(s, &one, true, step);
+}
+
+static struct victims room_for(struct scancel *s, size_t count)
+{
+	return (struct victims){.job = mu_arena_alloc(&s->cli->arena, (count + 1) * sizeof(uint32_t)),
+				.some =
+				    mu_arena_alloc(&s->cli->arena, (count + 1) * sizeof(Mu__ArrayTasks *))};
+}
+
+/* A row's own tasks only: its number may be the array's, which stands for all. */
+static void add_row(struct scancel *s, struct victims *v, const Mu__JobRow *j)
+{
+	if (j->array_job)
+		v->some[v->n_some++] = cli_array_tasks(&s->cli->arena, j);
+	else
+		v->job[v->count++] = j->id;
+}
+
+static const char *name_of(const struct scancel *s, const Mu__JobRow *j)
+{
+	struct mu_buf name MU_CLEANUP(mu_buf_free) = {0};
+
+	cli_job_name(j, &name);
+	return mu_arena_strdup(&s->cli->arena, (char *)name.data);
 }
 
 static bool confirm(const struct scancel *s, const Mu__JobRow *j, bool has_step, uint32_t step)
@@ -109,7 +163,7 @@ static bool confirm(const struct scancel *s, const Mu__JobRow *j, bool has_step,
 		printf("Cancel step_id=%s name=%s partition=%s [y/n]? ", target(s, j->id, true, step) + 5,
 		       name, partition);
 	else
-		printf("Cancel job_id=%u name=%s partition=%s [y/n]? ", j->id, name, partition);
+		printf("Cancel job_id=%s name=%s partition=%s [y/n]? ", name_of(s, j), name, partition);
 	fflush(stdout);
 	return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
@@ -152,13 +206,51 @@ static bool row_wanted(const struct scancel *s, const Mu__JobRow *j)
 	return !wckey || cli_in_list(wckey, cli_job_spec(j)->wckey);
 }
 
+/* What of J was named, in V; its steps at once. */
+static void look_at(struct scancel *s, struct victims *v, Mu__JobRow *j)
+{
+	struct cli_job_id *whole = mu_arena_alloc(&s->cli->arena, (s->ids + 1) * sizeof *whole);
+	size_t n = 0;
+
+	for (size_t k = 0; k < s->ids; k++) {
+		if (!s->id[k].has_step) {
+			whole[n++] = s->id[k];
+		} else if (cli_id_names(&s->id[k], j) && confirm(s, j, true, s->id[k].step)) {
+			announce(s, j->id, true, s->id[k].step);
+			send_step(s, j->id, s->id[k].step);
+		}
+	}
+	if (s->ids)
+		j = n ? cli_job_named(&s->cli->arena, j, whole, n) : NULL;
+	if (j && confirm(s, j, false, 0)) {
+		announce(s, j->id, false, 0);
+		add_row(s, v, j);
+	}
+}
+
+/* Ids that name no job, or one that is over. */
+static void say_over(struct scancel *s, Mu__JobRow *const *rows, size_t count)
+{
+	for (size_t k = 0; k < s->ids; k++) {
+		bool found = false, alive = false;
+
+		for (size_t i = 0; i < count && !alive; i++) {
+			bool named = cli_id_names(&s->id[k], rows[i]);
+
+			found = found || named;
+			alive = named && !mu_job_state_ended(rows[i]->state);
+		}
+		if (!alive)
+			complain(s, s->id[k].job, false, 0, found ? MU_EALREADYDONE : MU_EJOBID, NULL);
+	}
+}
+
 /* Jobs are looked at first: filters or questions. */
 static void by_query(struct scancel *s)
 {
 	struct mu_err err = {0};
 	void **rows;
-	size_t count, kept = 0;
-	uint32_t *jobs;
+	size_t count;
 
 	if (cli_query_all(s->cli, &s->query, &mu__job_row__descriptor, &rows, &count, &err)) {
 		if (err.code != MU_EJOBID) {
@@ -168,74 +260,48 @@ static void by_query(struct scancel *s)
 		}
 		count = 0;
 	}
-	jobs = mu_arena_alloc(&s->cli->arena, (count + 1) * sizeof *jobs);
-	for (size_t i = 0; i < count; i++) {
-		const Mu__JobRow *j = rows[i];
-		bool whole = s->ids == 0;
-
-		if (!row_wanted(s, j))
-			continue;
-		for (size_t k = 0; k < s->ids; k++) {
-			if (s->id[k].job != j->id)
-				continue;
-			if (!s->id[k].has_step) {
-				whole = true;
-			} else if (confirm(s, j, true, s->id[k].step)) {
-				uint32_t one = j->id;
-
-				announce(s, j->id, true, s->id[k].step);
-				send_kill(s, &one, 1, true, s->id[k].step);
-			}
-		}
-		if (whole && confirm(s, j, false, 0)) {
-			announce(s, j->id, false, 0);
-			jobs[kept++] = j->id;
-		}
-	}
-	if (kept)
-		send_kill(s, jobs, kept, false, 0);
+	struct victims v = room_for(s, count);
+	for (size_t i = 0; i < count; i++)
+		if (row_wanted(s, rows[i]))
+			look_at(s, &v, rows[i]);
+	if (v.count + v.n_some)
+		send_kill(s, &v, false, 0);
 	else if (!count && s->filtered)
 		say_none(s);
-	for (size_t k = 0; k < s->ids && !s->filtered; k++) {
-		bool found = false;
-
-		for (size_t i = 0; i < count && !found; i++)
-			found = ((Mu__JobRow *)rows[i])->id == s->id[k].job;
-		if (!found)
-			complain(s, s->id[k].job, false, 0, MU_EJOBID, NULL);
-		else
-			for (size_t i = 0; i < count; i++) {
-				const Mu__JobRow *j = rows[i];
-
-				if (j->id == s->id[k].job && mu_job_state_ended(j->state))
-					complain(s, j->id, false, 0, MU_EALREADYDONE, NULL);
-			}
-	}
+	if (!s->filtered)
+		say_over(s, (Mu__JobRow *const *)rows, count);
 }
 
 static void by_ids(struct scancel *s)
 {
-	uint32_t *jobs = mu_arena_alloc(&s->cli->arena, (s->ids + 1) * sizeof *jobs);
-	size_t count = 0;
+	struct victims v = room_for(s, s->ids);
 
 	for (size_t i = 0; i < s->ids; i++) {
 		const struct cli_job_id *id = &s->id[i];
 
-		/* There are no arrays and no components here: such an id names nothing. */
-		if (id->has_task || id->has_component) {
+		/* There are no components here: such an id names nothing. */
+		if (id->has_component) {
 			complain(s, id->job, false, 0, MU_EJOBID, NULL);
 			continue;
 		}
 		announce(s, id->job, id->has_step, id->step);
-		if (id->has_step) {
-			uint32_t one = id->job;
-
-			send_kill(s, &one, 1, true, id->step);
-		} else {
-			jobs[count++] = id->job;
-		}
+		if (id->has_step)
+			send_step(s, id->job, id->step);
+		else if (id->has_task)
+			v.some[v.n_some++] = cli_array_some(&s->cli->arena, id);
+		else
+			v.job[v.count++] = id->job;
 	}
-	send_kill(s, jobs, count, false, 0);
+	send_kill(s, &v, false, 0);
+}
+
+/* A step of a task is known by the task's own number. */
+static bool names_task_step(const struct scancel *s)
+{
+	for (size_t i = 0; i < s->ids; i++)
+		if (s->id[i].has_task && s->id[i].has_step)
+			return true;
+	return false;
 }
 
 static int read_words(struct scancel *s, struct mu_err *err)
@@ -244,7 +310,7 @@ static int read_words(struct scancel *s, struct mu_err *err)
 
 	for (size_t i = 0; i < s->args->word_count; i++) {
 		size_t count;
-		char **words = cli_split(&s->cli->arena, s->args->words[i], &count);
+		char **words = cli_split_ids(&s->cli->arena, s->args->words[i], &count);
 		struct cli_job_id *more = mu_arena_alloc(&s->cli->arena, (s->ids + count + 1) * sizeof *more);
 		size_t open = 0;
 
@@ -252,12 +318,7 @@ static int read_words(struct scancel *s, struct mu_err *err)
 			memcpy(more, s->id, s->ids * sizeof *more);
 		s->id = more;
 		for (size_t k = 0; k < count; k++) {
-			char *word = words[k];
-
-			/* A comma inside brackets belongs to the id. */
-			while (strchr(word, '[') && !strchr(word, ']') && k + 1 < count)
-				word = mu_arena_printf(&s->cli->arena, "%s,%s", word, words[++k]);
-			if (cli_job_id_parse(&s->cli->arena, word, &s->id[s->ids], err))
+			if (cli_job_id_parse(&s->cli->arena, words[k], &s->id[s->ids], err))
 				return err->code;
 			cli_filter_job(s->cli, &s->query, s->id[s->ids++].job);
 			open++;
@@ -332,7 +393,7 @@ int cli_scancel(struct cli *c, int argc, char **argv)
 			cli_error(c, "%s", line);
 		return 1;
 	}
-	if (s.filtered || s.ask)
+	if (s.filtered || s.ask || names_task_step(&s))
 		by_query(&s);
 	else
 		by_ids(&s);

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "proto/conf.h"
@@ -117,7 +118,8 @@ static void job_failed(const struct scontrol *s, const char *verb, uint32_t job,
 		fprintf(stderr, "slurm_suspend error: %s\n", code == MU_EJOBID ? mu_strerror(code) : said);
 }
 
-static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, size_t count, Mu__Event *e)
+static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, size_t count,
+		       Mu__ArrayTasks **some, size_t n_some, Mu__Event *e)
 {
 	struct mu_arena *a = &s->cli->arena;
 
@@ -127,6 +129,8 @@ static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, siz
 		mu__job_requeue__init(q);
 		q->job = jobs;
 		q->n_job = count;
+		q->some = some;
+		q->n_some = n_some;
 		q->has_hold = 1;
 		q->hold = strcmp(verb, "requeuehold") == 0;
 		e->kind_case = MU__EVENT__KIND_JOB_REQUEUE;
@@ -137,6 +141,8 @@ static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, siz
 		mu__job_hold__init(h);
 		h->job = jobs;
 		h->n_job = count;
+		h->some = some;
+		h->n_some = n_some;
 		h->has_release = 1;
 		h->release = strcmp(verb, "release") == 0;
 		/* "hold" by an operator is the operator's hold, "uhold" the user's: the controller looks at
@@ -157,6 +163,8 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 	Mu__Reply *reply;
 	Mu__Event *e = new_event(&s->cli->arena);
 	uint32_t *jobs;
+	Mu__ArrayTasks **some;
+	size_t n_some = 0;
 	int rc = 0;
 
 	while (count && strcmp(verb, "requeuehold") == 0 && strncasecmp(words[0], "State=", 6) == 0) {
@@ -179,21 +187,24 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 		return 1;
 	}
 	jobs = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *jobs);
+	some = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *some);
 	for (size_t i = 0; i < ids; i++) {
-		if (id[i].has_task || id[i].has_component) {
+		if (id[i].has_component) {
 			job_failed(s, verb, id[i].job, MU_EJOBID, NULL);
 			rc = 1;
+		} else if (id[i].has_task) {
+			some[n_some++] = cli_array_some(&s->cli->arena, &id[i]);
 		} else {
 			jobs[kept++] = id[i].job;
 		}
 	}
-	if (kept > IDS_MAX) {
+	if (kept + n_some > IDS_MAX) {
 		cli_error(s->cli, "at most %d jobs at once", IDS_MAX);
 		return 1;
 	}
-	if (!kept)
+	if (!kept && !n_some)
 		return rc;
-	fill_event(s, verb, jobs, kept, e);
+	fill_event(s, verb, jobs, kept, some, n_some, e);
 	if (send_event(s, e, &reply, &err)) {
 		fprintf(stderr, "slurm_%s error: %s\n", verb, err.text);
 		return 1;
@@ -201,6 +212,8 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 	if (reply->code && !reply->n_verdict) {
 		for (size_t i = 0; i < kept; i++)
 			job_failed(s, verb, jobs[i], reply->code, reply->text);
+		for (size_t i = 0; i < n_some; i++)
+			job_failed(s, verb, some[i]->job, reply->code, reply->text);
 		rc = 1;
 	}
 	for (size_t i = 0; i < reply->n_verdict; i++) {
@@ -257,7 +270,7 @@ int scontrol_write(struct scontrol *s, char **words, size_t count)
 		return 1;
 	}
 	if (scontrol_ids(s, words + 1, 1, &id, &ids, &err) ||
-	    scontrol_load_jobs(s, id, ids, &rows, &n, &err) || n != 1) {
+	    scontrol_load_jobs(s, id, ids, &rows, &n, &err) || ids != 1) {
 		fprintf(stderr, "job script retrieval failed: %s\n",
 			err.code && err.code != MU_EJOBID ? err.text : mu_strerror(MU_EJOBID));
 		return 1;

@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "cli/life.h"
@@ -89,7 +90,9 @@ static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s
 	struct mu_buf *o = &r->out;
 	size_t reason;
 
-	mu_buf_printf(o, "JobId=%u JobName=%s", j->id, or_empty(s->name));
+	mu_buf_printf(o, "JobId=%u ", j->id);
+	cli_job_array_fields(j, o);
+	mu_buf_printf(o, "JobName=%s", or_empty(s->name));
 	line(r);
 	mu_buf_printf(o, "UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A", or_empty(j->user), j->uid,
 		      or_empty(j->group), j->gid);
@@ -308,13 +311,13 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 	if (s->batch) {
 		line(r);
 		mu_buf_str(o, "StdErr=");
-		cli_job_path(j, s->std_err.len ? s->std_err : s->std_out, "slurm-%j.out", o);
+		cli_job_path(j, s->std_err.len ? s->std_err : s->std_out, cli_job_output(j), o);
 		line(r);
 		mu_buf_str(o, "StdIn=");
 		cli_job_path(j, s->std_in, "/dev/null", o);
 		line(r);
 		mu_buf_str(o, "StdOut=");
-		cli_job_path(j, s->std_out, "slurm-%j.out", o);
+		cli_job_path(j, s->std_out, cli_job_output(j), o);
 	}
 	job_per(r, s);
 	if (s->mail_type && *s->mail_type) {
@@ -341,6 +344,24 @@ static void show_one_job(struct scontrol *sc, const Mu__JobRow *j)
 	print_record(&r);
 }
 
+static int compare_jobs(const void *a, const void *b)
+{
+	return cli_job_order(*(Mu__JobRow *const *)a, *(Mu__JobRow *const *)b);
+}
+
+static bool all_found(const struct cli_job_id *id, size_t ids, Mu__JobRow *const *rows, size_t count)
+{
+	for (size_t i = 0; i < ids; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < count && !found; k++)
+			found = cli_id_names(&id[i], rows[k]);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
 int scontrol_load_jobs(struct scontrol *s, const struct cli_job_id *id, size_t ids, Mu__JobRow ***ret,
 		       size_t *ret_count, struct mu_err *err)
 {
@@ -350,12 +371,24 @@ int scontrol_load_jobs(struct scontrol *s, const struct cli_job_id *id, size_t i
 
 	ask.has_what = 1;
 	ask.what = MU__WHAT__WHAT_JOBS;
+	size_t kept = 0;
+
 	for (size_t i = 0; i < ids; i++) {
-		if (id[i].has_task || id[i].has_component)
+		if (id[i].has_component)
 			return mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
 		cli_filter_job(s->cli, &ask, id[i].job);
 	}
 	rc = cli_query_all(s->cli, &ask, &mu__job_row__descriptor, &rows, ret_count, err);
+	for (size_t i = 0; i < (rc ? 0 : *ret_count); i++) {
+		rows[kept] = cli_job_named(&s->cli->arena, rows[i], id, ids);
+		kept += rows[kept] != NULL;
+	}
+	if (!rc) {
+		*ret_count = kept;
+		qsort(rows, kept, sizeof *rows, compare_jobs);
+	}
+	if (!rc && ids && !kept)
+		rc = mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
 	*ret = (Mu__JobRow **)rows;
 	return rc;
 }
@@ -409,7 +442,7 @@ static int show_jobs(struct scontrol *s, char **words, size_t count)
 		show_one_job(s, rows[i]);
 	if (!n && !ids)
 		printf("No jobs in the system\n");
-	if (n < ids) {
+	if (!all_found(id, ids, rows, n)) {
 		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(MU_EJOBID));
 		return 1;
 	}

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "cli/model.h"
@@ -36,7 +37,7 @@ struct squeue {
 	Mu__Query query;
 	struct cli_job_id *id; /* -j, -s */
 	size_t ids;
-	bool steps, start, by_partition, json;
+	bool steps, start, by_partition, by_task, json;
 	bool not_mine;
 	unsigned cell_flags;
 	const char *licenses, *reservation;
@@ -56,8 +57,10 @@ static bool number_of(char letter, const Mu__JobRow *j, int64_t now_usec, int64_
 {
 	switch (letter) {
 	case 'i':
-	case 'A':
 	case 'F':
+		*ret = cli_job_family(j);
+		return true;
+	case 'A':
 		*ret = j->id;
 		return true;
 	case 't':
@@ -137,7 +140,7 @@ static void text_of(char letter, const struct cli_cell *cell, struct mu_buf *hol
 struct line {
 	const struct squeue_list *list;
 	size_t at, len; /* in list->text */
-	uint32_t job;
+	uint32_t family, task, job;
 	size_t value; /* the first of its values in list->value */
 };
 
@@ -166,6 +169,10 @@ static int compare_lines(const void *va, const void *vb)
 		if (d)
 			return q->sort[i].down ? -d : d;
 	}
+	if (a->family != b->family)
+		return a->family < b->family ? -1 : 1;
+	if (a->task != b->task)
+		return a->task < b->task ? -1 : 1;
 	return (a->job > b->job) - (a->job < b->job);
 }
 
@@ -225,12 +232,12 @@ static bool wanted(const struct squeue *q, const Mu__JobRow *j)
 	return true;
 }
 
-static bool step_wanted(const struct squeue *q, const Mu__StepRow *s)
+static bool step_wanted(const struct squeue *q, const Mu__JobRow *job, const Mu__StepRow *s)
 {
 	if (!q->ids)
 		return true;
 	for (size_t i = 0; i < q->ids; i++) {
-		if (q->id[i].job == s->job && (!q->id[i].has_step || q->id[i].step == s->step))
+		if (cli_id_names(&q->id[i], job) && (!q->id[i].has_step || q->id[i].step == s->step))
 			return true;
 	}
 	return false;
@@ -283,25 +290,16 @@ static struct line *line_new(struct squeue_list *l)
 	return &l->line[l->count++];
 }
 
-/* One row becomes its lines at once: of thousands of jobs their lines are kept, not the unpacked rows. */
-static void list_row(void *arg, struct mu_view row)
+static void list_job(void *arg, const Mu__JobRow *j)
 {
 	struct squeue_list *l = arg;
 	struct squeue *q = l->q;
-	struct line *line;
-
-	mu_arena_reset(&l->scratch);
-	const Mu__JobRow *j =
-	    (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row.data, row.len, &l->scratch);
-	if (!j) {
-		l->broken = true;
-		return;
-	}
-	if (!wanted(q, j))
-		return;
 	struct cli_cell cell = cell_of(q, j);
-	line = line_new(l);
+	struct line *line = line_new(l);
+
 	line->job = j->id;
+	line->family = cli_job_family(j);
+	line->task = j->array_job ? cli_job_first_task(j) : 0;
 	print_job(q, j, &l->text);
 	line->len = l->text.len - line->at;
 	for (size_t i = 0; i < q->sorts; i++) {
@@ -313,6 +311,27 @@ static void list_row(void *arg, struct mu_view row)
 			v->text = l->last[i];
 		}
 	}
+}
+
+/* One row becomes its lines at once: of thousands of jobs their lines are kept, not the unpacked rows. */
+static void list_row(void *arg, struct mu_view row)
+{
+	struct squeue_list *l = arg;
+	struct squeue *q = l->q;
+
+	mu_arena_reset(&l->scratch);
+	Mu__JobRow *j = (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row.data, row.len, &l->scratch);
+	if (!j) {
+		l->broken = true;
+		return;
+	}
+	j = cli_job_named(&l->scratch, j, q->id, q->ids);
+	if (!j || !wanted(q, j))
+		return;
+	if (q->by_task)
+		cli_job_each(j, list_job, l);
+	else
+		list_job(l, j);
 }
 
 static void list_free(struct squeue_list *l)
@@ -398,7 +417,7 @@ static int list_steps(struct squeue *q)
 				next = (next + k) % n_jobs;
 			}
 		}
-		if (job && s->state == JOB_RUNNING && step_wanted(q, s) && wanted(q, job))
+		if (job && s->state == JOB_RUNNING && step_wanted(q, job, s) && wanted(q, job))
 			cli_table_row(
 			    &q->format,
 			    &(struct cli_cell){
@@ -423,7 +442,7 @@ static int list_json(struct squeue *q, struct mu_err *err)
 	cli_model_begin(q->cli, &m);
 	json_array(&m.json, "jobs");
 	for (size_t i = 0; i < count; i++)
-		if (wanted(q, rows[i]))
+		if ((rows[i] = cli_job_named(&q->cli->arena, rows[i], q->id, q->ids)) && wanted(q, rows[i]))
 			cli_model_job(&m.json, q->cli, rows[i]);
 	json_array_end(&m.json);
 	return cli_model_end(&m);
@@ -445,7 +464,7 @@ static int list_once(struct squeue *q)
 static int read_ids(struct squeue *q, const char *list, struct mu_err *err)
 {
 	size_t count;
-	char **words = cli_split(&q->cli->arena, list, &count);
+	char **words = cli_split_ids(&q->cli->arena, list, &count);
 	struct cli_job_id *more = mu_arena_alloc(&q->cli->arena, (q->ids + count + 1) * sizeof *more);
 
 	if (q->ids)
@@ -510,6 +529,7 @@ static int prepare(struct squeue *q, struct mu_err *err)
 
 	q->steps = cli_args_has(args, OPT_steps);
 	q->start = cli_args_has(args, OPT_start);
+	q->by_task = cli_args_has(args, OPT_list_array);
 	q->by_partition = cli_args_has(args, OPT_list_priority);
 	q->json = cli_args_has(args, OPT_json);
 	q->query = (Mu__Query)MU__QUERY__INIT;

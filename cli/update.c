@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/array.h"
 #include "cli/scontrol.h"
 #include "cli/spec.h"
 #include "proto/hostlist.h"
@@ -121,8 +122,14 @@ static int yes_or_no(const struct pair *p, protobuf_c_boolean *has, protobuf_c_b
 	return 0;
 }
 
+/* What is no field of a job's spec. */
+struct beside {
+	bool now, has_throttle;
+	int64_t throttle;
+};
+
 static int set_job_key(struct scontrol *s, const struct pair *p, struct cli_args *args, Mu__JobSpec *spec,
-		       bool *ret_now, struct mu_err *err)
+		       struct beside *beside, struct mu_err *err)
 {
 	size_t i = 0, count = sizeof job_keys / sizeof *job_keys;
 
@@ -136,8 +143,11 @@ static int set_job_key(struct scontrol *s, const struct pair *p, struct cli_args
 		spec->admin_comment = (char *)p->value;
 		return 0;
 	case -2:
-		return mu_fail(err, MU_EDISABLED,
-			       "ArrayTaskThrottle cannot be changed: there are no job arrays");
+		if (mu_number_parse(p->key, p->value, 0, UINT32_MAX / 2, &beside->throttle, NULL))
+			return mu_fail(err, MU_EINVAL, "Invalid ArrayTaskThrottle value: %s (a number)",
+				       p->value);
+		beside->has_throttle = true;
+		return 0;
 	case -3:
 		return yes_or_no(p, &spec->has_contiguous, &spec->contiguous, err);
 	case -4:
@@ -146,7 +156,7 @@ static int set_job_key(struct scontrol *s, const struct pair *p, struct cli_args
 		return yes_or_no(p, &spec->has_requeue, &spec->requeue, err);
 	case OPT_begin:
 		if (strcasecmp(p->value, "now") == 0) {
-			*ret_now = true;
+			beside->now = true;
 			return 0;
 		}
 		break;
@@ -164,7 +174,8 @@ static int set_job_key(struct scontrol *s, const struct pair *p, struct cli_args
 	return 0;
 }
 
-static int update_one_job(struct scontrol *s, uint32_t job, Mu__JobSpec *spec, bool now)
+static int update_one_job(struct scontrol *s, const struct cli_job_id *id, Mu__JobSpec *spec,
+			  const struct beside *beside)
 {
 	Mu__Event e = MU__EVENT__INIT;
 	Mu__JobUpdate u = MU__JOB_UPDATE__INIT;
@@ -173,8 +184,11 @@ static int update_one_job(struct scontrol *s, uint32_t job, Mu__JobSpec *spec, b
 	struct mu_err err = {0};
 
 	u.has_job = u.has_begin_now = 1;
-	u.job = job;
-	u.begin_now = now;
+	u.job = id->job;
+	u.tasks = id->has_task ? (char *)id->tasks : NULL;
+	u.begin_now = beside->now;
+	u.has_array_throttle = beside->has_throttle;
+	u.array_throttle = (uint32_t)beside->throttle;
 	u.spec = spec;
 	e.kind_case = MU__EVENT__KIND_JOB_UPDATE;
 	e.job_update = &u;
@@ -184,7 +198,7 @@ static int update_one_job(struct scontrol *s, uint32_t job, Mu__JobSpec *spec, b
 	if (!cli_ask_done(s->cli, &request, NULL, &err))
 		return 0;
 	if (err.code == MU_EJOBID)
-		fprintf(stderr, "%s for job %u\n", mu_strerror(err.code), job);
+		fprintf(stderr, "%s for job %u\n", mu_strerror(err.code), id->job);
 	else
 		fprintf(stderr, "slurm_update error: %s\n", err.text);
 	return 1;
@@ -202,7 +216,7 @@ static int relative_limit(struct scontrol *s, const struct cli_job_id *id, const
 	if (rc)
 		return mu_fail(err, rc, "Invalid TimeLimit value: %s", p->value);
 	rc = scontrol_load_jobs(s, id, 1, &rows, &n, err);
-	if (rc || n != 1)
+	if (rc || !n)
 		return rc ? rc : mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
 	*ret_sec = p->sign == '+' ? rows[0]->time_limit_sec + by : rows[0]->time_limit_sec - by;
 	if (rows[0]->time_limit_sec < 0 || *ret_sec < 60)
@@ -219,7 +233,7 @@ static int update_jobs(struct scontrol *s, const struct pair *pairs, size_t coun
 	struct cli_job_id *id = NULL;
 	struct mu_err err = {0};
 	size_t ids = 0;
-	bool now = false;
+	struct beside beside = {0};
 	int rc = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -232,7 +246,7 @@ static int update_jobs(struct scontrol *s, const struct pair *pairs, size_t coun
 			}
 		} else if (strcasecmp(pairs[i].key, "TimeLimit") == 0 && pairs[i].sign) {
 			limit = &pairs[i];
-		} else if (set_job_key(s, &pairs[i], &args, &spec, &now, &err)) {
+		} else if (set_job_key(s, &pairs[i], &args, &spec, &beside, &err)) {
 			goto failed;
 		}
 	}
@@ -243,7 +257,7 @@ static int update_jobs(struct scontrol *s, const struct pair *pairs, size_t coun
 	if (cli_spec_make(&args, &s->cli->arena, &spec, &err) || cli_spec_check(&spec, &err))
 		goto failed;
 	for (size_t i = 0; i < ids; i++) {
-		if (id[i].has_task || id[i].has_component) {
+		if (id[i].has_component) {
 			fprintf(stderr, "%s for job %u\n", mu_strerror(MU_EJOBID), id[i].job);
 			rc = 1;
 			continue;
@@ -253,7 +267,7 @@ static int update_jobs(struct scontrol *s, const struct pair *pairs, size_t coun
 			if (relative_limit(s, &id[i], limit, &spec.time_limit_sec, &err))
 				goto failed;
 		}
-		rc |= update_one_job(s, id[i].job, &spec, now);
+		rc |= update_one_job(s, &id[i], &spec, &beside);
 	}
 	return rc;
 failed:

@@ -156,6 +156,11 @@ Mu__StepOrder *agent_order_new(const struct agent *a, const struct agent_attempt
 	o->groups = job->groups;
 	o->n_groups = job->n_groups;
 	o->user = job->user;
+	if (job->has_array_task) {
+		o->has_has_array = o->has_array = o->has_array_job = o->has_array_task = 1;
+		o->array_job = job->array_job;
+		o->array_task = job->array_task;
+	}
 	o->job_name = job->spec ? job->spec->name : NULL;
 	o->kill_wait_sec = a->kill_wait_sec;
 	o->time_limit_sec = agent_time_left_sec(t);
@@ -204,11 +209,13 @@ void agent_task_programs(const struct agent *a, Mu__StepOrder *o, ProtobufCBinar
 
 static void batch_files(struct agent *a, Mu__StepOrder *o, const Mu__JobSpec *spec, struct mu_arena *arena)
 {
+	const char *name = o->has_array ? "slurm-%A_%a.out" : "slurm-%j.out";
+
 	o->has_std_in = o->has_std_out = o->has_std_err = o->has_work_dir = o->has_open_append =
 	    o->has_umask = 1;
 	o->work_dir = spec->work_dir;
 	o->std_in = spec->std_in.len ? spec->std_in : text_bytes(arena, "/dev/null");
-	o->std_out = spec->std_out.len ? spec->std_out : text_bytes(arena, "slurm-%j.out");
+	o->std_out = spec->std_out.len ? spec->std_out : text_bytes(arena, name);
 	o->std_err = spec->std_err;
 	o->open_append = spec->has_open_append ? spec->open_append : a->config->job_file_append;
 	o->umask = spec->has_umask ? spec->umask : 022;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "proto/array.h"
+
 struct env_list {
 	struct mu_arena *arena;
 	ProtobufCBinaryData *word;
@@ -137,6 +139,18 @@ static const char *task_list(struct mu_arena *arena, const Mu__StepOrder *step)
 	return b.len ? mu_arena_strdup(arena, (char *)b.data) : NULL;
 }
 
+static void fill_array(struct exe_env_words *w, const Mu__AttemptOrder *o)
+{
+	struct mu_tasks tasks;
+	if (!o->spec->array || mu_tasks_parse(o->spec->array, UINT32_MAX, &tasks, NULL))
+		return;
+	w->array_count = tasks.total;
+	w->array_min = mu_tasks_index(&tasks, 0);
+	w->array_max = mu_tasks_index(&tasks, tasks.total - 1);
+	w->array_step = tasks.step;
+	mu_tasks_free(&tasks);
+}
+
 static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const Mu__StepOrder *step,
 		       struct mu_arena *arena)
 {
@@ -149,6 +163,8 @@ static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const
 		w->submit_dir = mu_arena_printf(arena, "%.*s", (int)o->spec->work_dir.len,
 						(char *)o->spec->work_dir.data);
 	w->umask = mu_arena_printf(arena, "%04o", o->spec->has_umask ? o->spec->umask : 022);
+	if (o->has_array_task)
+		fill_array(w, o);
 	if (o->here)
 		w->gpus = gpu_list(arena, o->here->gres, o->here->n_gres, false, &w->gpu_count);
 	if (o->here)

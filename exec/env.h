@@ -25,6 +25,7 @@ struct exe_env_words {
 	uint32_t step_ntasks;
 	const char *step_tasks_per_node;
 	uint32_t gpu_count;
+	uint32_t array_count, array_min, array_max, array_step;
 };
 
 /* Environment of the batch script (STEP NULL) or of a step: the user's block BASE (NAME=VALUE, each ended by

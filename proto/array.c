@@ -35,7 +35,7 @@ static int bad(const char *whole, struct mu_err *err)
 		       whole);
 }
 
-/* LOW[-HIGH[:STEP]] into TASKS. */
+/* LOW[-HIGH[:STEP]] into TASKS, where given. */
 static int take_range(const char **p, const char *whole, uint32_t max_size, struct mu_bits *tasks,
 		      struct mu_err *err)
 {
@@ -61,21 +61,23 @@ static int take_range(const char **p, const char *whole, uint32_t max_size, stru
 		return mu_fail(err, MU_EARRAY,
 			       "the array \"%.80s\" has an index above %u (MaxArraySize is %u)", whole,
 			       max_size ? max_size - 1 : 0, max_size);
+	if (!tasks)
+		return 0;
 	for (uint64_t i = low; i <= high; i += step)
 		mu_bits_set(tasks, (uint32_t)i);
 	return 0;
 }
 
-int mu_array_parse(const char *text, uint32_t max_size, struct mu_array *ret, struct mu_err *err)
+static int read_list(const char *text, uint32_t max_size, struct mu_bits *tasks, uint32_t *ret_throttle,
+		     struct mu_err *err)
 {
-	struct mu_array out = {0};
 	const char *p = text;
 	bool bracket = *p == '[';
 	uint64_t throttle = 0;
 	int rc = 0;
 	p += bracket;
 	do {
-		rc = take_range(&p, text, max_size, &out.tasks, err);
+		rc = take_range(&p, text, max_size, tasks, err);
 	} while (!rc && *p == ',' && p++);
 	if (!rc && *p == '%') {
 		p++;
@@ -86,13 +88,25 @@ int mu_array_parse(const char *text, uint32_t max_size, struct mu_array *ret, st
 		rc = *p == ']' ? (p++, 0) : bad(text, err);
 	if (!rc && *p)
 		rc = bad(text, err);
-	if (rc) {
+	if (!rc)
+		*ret_throttle = (uint32_t)throttle;
+	return rc;
+}
+
+int mu_array_check(const char *text, uint32_t max_size, uint32_t *ret_throttle, struct mu_err *err)
+{
+	return read_list(text, max_size, NULL, ret_throttle, err);
+}
+
+int mu_array_parse(const char *text, uint32_t max_size, struct mu_array *ret, struct mu_err *err)
+{
+	struct mu_array out = {0};
+	int rc = read_list(text, max_size, &out.tasks, &out.throttle, err);
+	if (rc)
 		mu_array_free(&out);
-		return rc;
-	}
-	out.throttle = (uint32_t)throttle;
-	*ret = out;
-	return 0;
+	else
+		*ret = out;
+	return rc;
 }
 
 /* The even distance between all tasks, 0 when there is none above one. */

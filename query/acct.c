@@ -378,44 +378,39 @@ static int one_job(struct living *w, uint32_t id)
 		    : add_living(w, (struct mu_view){row.data, row.len}, &job, (struct mu_view){page_key, 5});
 }
 
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int by_id(struct answer *a, struct mu_view after)
 {
 	MU_CLEANUP(living_done) struct living w = {.a = a, .steps = {.a = a}};
-	const Mu__Query *q = a->query;
-	uint32_t *ids = mu_arena_dup(a->arena, q->job, q->n_job * sizeof *ids);
-	uint32_t last = after.len == 4 ? mu_get_be32(after.data) : 0;
-	int code = 0;
+	uint32_t *ids, cut;
+	size_t n = 0;
+	int code = answer_ids(a, after.len == 4 ? mu_get_be32(after.data) : 0, true, &ids, &n, &cut);
 
-	qsort(ids, q->n_job, sizeof *ids, compare_u32);
-	for (size_t i = 0; i < q->n_job && code == 0; i++)
-		if (ids[i] > last && (i == 0 || ids[i] != ids[i - 1])) {
-			size_t count = a->count, bytes = a->bytes;
-			struct mu_view key = {0};
-			uint8_t kept[5];
-			if (a->last_key.len == 5) {
-				memcpy(kept, a->last_key.data, 5);
-				key = (struct mu_view){kept, 5};
-			}
-			/* A job alone may fill more than a page; its runs stay together. */
-			size_t limit = a->limit;
-			if (count == 0)
-				a->limit = SIZE_MAX;
-			code = one_job(&w, ids[i]);
-			a->limit = limit;
-			if (code == ANSWER_FULL && count) {
-				/* The whole job goes to the next page. */
-				a->count = count;
-				a->bytes = bytes;
-				memcpy((uint8_t *)a->last_key.data, key.data, key.len);
-			}
+	for (size_t i = 0; i < n && code == 0; i++) {
+		size_t count = a->count, bytes = a->bytes;
+		struct mu_view key = {0};
+		uint8_t kept[5];
+		if (a->last_key.len == 5) {
+			memcpy(kept, a->last_key.data, 5);
+			key = (struct mu_view){kept, 5};
 		}
+		/* A job alone may fill more than a page; its runs stay together. */
+		size_t limit = a->limit;
+		if (count == 0)
+			a->limit = SIZE_MAX;
+		code = one_job(&w, ids[i]);
+		a->limit = limit;
+		if (code == ANSWER_FULL && count) {
+			/* The whole job goes to the next page. */
+			a->count = count;
+			a->bytes = bytes;
+			memcpy((uint8_t *)a->last_key.data, key.data, key.len);
+		}
+	}
+	if (code == 0 && cut) {
+		uint8_t key[5] = {'j'};
+		mu_put_be32(key + 1, cut);
+		answer_cut(a, key, sizeof key);
+	}
 	return code;
 }
 

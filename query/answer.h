@@ -52,6 +52,13 @@ int answer_life(struct answer *a, uint32_t job, const char *node, uint64_t after
 int answer_cause(struct answer *a, Mu__Moment *m, uint32_t job, const char *node, bool first);
 /* why.c */
 int answer_why(struct answer *a);
+/* The ids that the query names, ascending, behind AFTER, arrays with all of their jobs; HISTORY: also those that
+ * have ended. Where there are too many for one page the list ends with id *RET_CUT, else that is 0. Ids lie in
+ * the arena. 0 or an error. */
+int answer_ids(struct answer *a, uint32_t after, bool history, uint32_t **ret, size_t *ret_count,
+	       uint32_t *ret_cut);
+void answer_cut(struct answer *a, const void *key, size_t len); /* another page follows, from KEY on */
+
 /* acct.c */
 int answer_acct(struct answer *a);
 /* shares.c */

@@ -8,6 +8,7 @@
 #include "query/store.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "proto/states.h"
 #include "query/pick.h"
@@ -54,14 +55,18 @@ uint32_t view__record(const struct pick_job *job)
 static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct pick_job *job, uint32_t id,
 			 uint32_t record, uint64_t pos, bool put)
 {
-	static const uint8_t kinds[3] = {'E', 'U', 'A'};
-	const struct mu_view names[3] = {{0}, job->user, job->account};
+	static const uint8_t kinds[4] = {'E', 'U', 'A', 'R'};
+	char array[16];
+	int len = snprintf(array, sizeof array, "%u", job->array_job);
+	const struct mu_view names[4] = {
+	    {0}, job->user, job->account, {(const uint8_t *)array, (size_t)len}};
 	uint8_t key[1 + 128 + 1 + 16], value[16];
 
 	mu_put_be64(value, (uint64_t)job->submit_usec);
 	mu_put_be64(value + 8, pos);
-	for (int i = 0; i < 3; i++) {
-		size_t n = view__index_key(key, kinds[i], names[i], job->end_usec, id, record);
+	for (int i = 0; i < (job->array_job ? 4 : 3); i++) {
+		size_t n = view__index_key(key, kinds[i], names[i], kinds[i] == 'R' ? 0 : job->end_usec, id,
+					   record);
 		if (put)
 			view__put(v, wb, VIEW_INDEX, key, n, value, sizeof value);
 		else

@@ -25,6 +25,7 @@ enum { /* fields of JobRow and JobSpec, see proto/rows.proto and proto/spec.prot
        JOB_END_STATE = 66,
        JOB_END_POS = 73,
        JOB_KEY = 77,
+       JOB_ARRAY_JOB = 140,
        SPEC_ENV_HASH = 62,
        SPEC_ARGV = 63,
        SPEC_EXPORT = 75,
@@ -149,6 +150,9 @@ void pick_job(struct mu_view row, struct pick_job *ret)
 			break;
 		case JOB_END_POS:
 			ret->end_pos = f.value;
+			break;
+		case JOB_ARRAY_JOB:
+			ret->array_job = (uint32_t)f.value;
 			break;
 		default:
 			break;

@@ -129,8 +129,10 @@ bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool w
 		if (!user && !(q->n_uid && any_number(q->uid, q->n_uid, job->uid)))
 			return false;
 	}
-	return any_number(q->job, q->n_job, job->id) && in_partition(q, job) &&
-	       any_text(q->account, q->n_account, job->account) && any_text(q->qos, q->n_qos, job->qos) &&
+	bool named = any_number(q->job, q->n_job, job->id) ||
+		     (job->array_job && any_number(q->job, q->n_job, job->array_job));
+	return named && in_partition(q, job) && any_text(q->account, q->n_account, job->account) &&
+	       any_text(q->qos, q->n_qos, job->qos) &&
 	       (!with_state || any_number(q->state, q->n_state, job->state)) &&
 	       (q->n_name == 0 || any_text(q->name, q->n_name, pick_bytes(job->spec, SPEC_NAME))) &&
 	       answer_on_nodes(a, job->node_list);
@@ -163,50 +165,50 @@ static int add_job(void *arg, struct mu_view key, struct mu_view row, struct mu_
 	return 0;
 }
 
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The ids asked for, ascending, without duplicates, behind the page key. */
-static uint32_t *jobs_asked(struct answer *a, size_t *ret_count)
+static int jobs_asked(struct answer *a, uint32_t **ret, size_t *ret_count, uint32_t *ret_cut)
 {
 	const Mu__Query *q = a->query;
-	uint32_t *ids = mu_arena_dup(a->arena, q->job, q->n_job * sizeof *ids);
 	uint32_t after = q->has_after_key && q->after_key.len >= 4 ? mu_get_be32(q->after_key.data) : 0;
-	size_t n = 0;
 
-	qsort(ids, q->n_job, sizeof *ids, compare_u32);
-	for (size_t i = 0; i < q->n_job; i++)
-		if (ids[i] > after && (n == 0 || ids[n - 1] != ids[i]))
-			ids[n++] = ids[i];
-	*ret_count = n;
-	return ids;
+	return answer_ids(a, after, false, ret, ret_count, ret_cut);
+}
+
+static void cut_at(struct answer *a, uint32_t id)
+{
+	uint8_t key[4];
+
+	if (!id)
+		return;
+	mu_put_be32(key, id);
+	answer_cut(a, key, sizeof key);
 }
 
 /* Jobs by id are looked up, not searched for. */
 static int jobs_by_id(struct answer *a)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf row = {0};
-	size_t count;
-	uint32_t *ids = jobs_asked(a, &count);
-	int code = 0;
+	size_t count = 0;
+	uint32_t *ids, cut;
+	bool found = false;
+	int code = jobs_asked(a, &ids, &count, &cut);
 
 	for (size_t i = 0; i < count && code == 0; i++) {
 		uint8_t key[4];
 		mu_put_be32(key, ids[i]);
 		mu_buf_reset(&row);
 		code = source_get(&a->source, SCH_ROW_JOB, (struct mu_view){key, 4}, &row, a->err);
+		found = found || code == 0;
 		if (code == 0)
 			code =
 			    add_job(a, (struct mu_view){key, 4}, (struct mu_view){row.data, row.len}, a->err);
 		else if (code == MU_ENOENT)
 			code = 0;
 	}
-	if (code == 0 && a->count == 0 && a->query->n_job == 1 && !a->query->has_after_key && row.len == 0)
+	if (code == 0 && a->count == 0 && a->query->n_job == 1 && !a->query->has_after_key && !found)
 		return mu_fail(a->err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
+	if (code == 0)
+		cut_at(a, cut);
 	return code;
 }
 
@@ -269,9 +271,10 @@ static int answer_steps(struct answer *a)
 	} else {
 		size_t count = 0;
 		struct mu_view after = page_key(a);
-		uint32_t *ids = jobs_asked(a, &count);
+		uint32_t *ids, cut;
+		code = jobs_asked(a, &ids, &count, &cut);
 		/* The page may have ended within a job. */
-		if (after.len >= 4) {
+		if (code == 0 && after.len >= 4) {
 			uint8_t key[4];
 			memcpy(key, after.data, 4);
 			code = source_each(&a->source, SCH_ROW_STEP, (struct mu_view){key, 4}, after,
@@ -283,6 +286,8 @@ static int answer_steps(struct answer *a)
 			code = source_each(&a->source, SCH_ROW_STEP, (struct mu_view){key, 4},
 					   (struct mu_view){0}, add_step, &w, a->err);
 		}
+		if (code == 0)
+			cut_at(a, cut);
 	}
 	mu_buf_free(&w.row);
 	return code;

@@ -48,14 +48,14 @@ static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_e
 	struct mu_arena arena = {0};
 	if (!e->submitted->spec)
 		return mu_fail(err, MU_EINVAL, "A submission without a job");
-	if (c->max_job_count && st->jobs.count >= c->max_job_count)
-		return sch__refuse(err, MU_EMAXJOBS);
 	int rc = sch__rights(e->submitted->spec, e->author, err);
 	if (!rc)
 		rc = sch__depends_check(st, e->submitted->spec, UINT32_MAX, e->submitted->resolved,
 					e->submitted->n_resolved, &arena, err);
 	if (!rc)
 		rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
+	if (!rc && c->max_job_count && (uint64_t)st->job_tasks + want.tasks > c->max_job_count)
+		rc = sch__refuse(err, MU_EMAXJOBS);
 	if (!rc)
 		rc = sch__limit_submit(st, e->submitted->spec, &want, e->author, err);
 	mu_arena_free(&arena);
@@ -64,13 +64,16 @@ static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_e
 
 /* A request about jobs is refused when it fits none of them. */
 static int admit_jobs(const struct sch_state *st, const Mu__Event *e, const uint32_t *id, size_t count,
-		      struct mu_err *err)
+		      Mu__ArrayTasks *const *some, size_t some_count, struct mu_err *err)
 {
-	int first = count ? 0 : MU_EJOBID;
-	if (count > SCH_JOBS_PER_EVENT)
+	int first = count || some_count ? 0 : MU_EJOBID;
+	if (count + some_count > SCH_JOBS_PER_EVENT)
 		return mu_fail(err, MU_ELIMIT, "One request may name at most %u jobs", SCH_JOBS_PER_EVENT);
-	for (size_t i = 0; i < count; i++) {
-		const struct sch_job *j = sch__job(st, id[i]);
+	for (size_t i = 0; i < count + some_count; i++) {
+		uint32_t named = i < count ? id[i] : some[i - count]->job;
+		const struct sch_array *a = sch__array(st, named);
+		struct sch_array_at at = {0};
+		const struct sch_job *j = a ? sch__array_each(st, a, &at) : i < count ? sch__job(st, named) : NULL;
 		int rc = !j							 ? MU_EJOBID
 			 : e->author->operator_ || e->author->uid == j->who->uid ? 0
 										 : MU_EPERM;
@@ -96,13 +99,16 @@ static int admit(const struct sch_state *st, Mu__Event *event, struct mu_err *er
 	case MU__EVENT__KIND_ACCOUNTS_CHANGED:
 		return sch__accounts_check(st, event->author, event->accounts_changed, err);
 	case MU__EVENT__KIND_JOB_SIGNAL:
-		return admit_jobs(st, event, event->job_signal->job, event->job_signal->n_job, err);
+		return admit_jobs(st, event, event->job_signal->job, event->job_signal->n_job,
+				  event->job_signal->some, event->job_signal->n_some, err);
 	case MU__EVENT__KIND_JOB_HOLD:
-		return admit_jobs(st, event, event->job_hold->job, event->job_hold->n_job, err);
+		return admit_jobs(st, event, event->job_hold->job, event->job_hold->n_job,
+				  event->job_hold->some, event->job_hold->n_some, err);
 	case MU__EVENT__KIND_JOB_REQUEUE:
-		return admit_jobs(st, event, event->job_requeue->job, event->job_requeue->n_job, err);
+		return admit_jobs(st, event, event->job_requeue->job, event->job_requeue->n_job,
+				  event->job_requeue->some, event->job_requeue->n_some, err);
 	case MU__EVENT__KIND_JOB_UPDATE:
-		return admit_jobs(st, event, &event->job_update->job, 1, err);
+		return admit_jobs(st, event, &event->job_update->job, 1, NULL, 0, err);
 	default:
 		return 0;
 	}

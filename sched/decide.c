@@ -49,6 +49,10 @@ struct list {
 	void **v;
 	size_t count, cap;
 };
+/* What this slice has started of a job: for an array's record, how many tasks, and which is next. */
+struct taken {
+	uint32_t count, next; /* next: ordinal from which on none was taken */
+};
 struct pass {
 	const struct sch_state *st;
 	struct mu_arena *arena;
@@ -65,7 +69,10 @@ struct pass {
 	uint32_t lane_count;
 	struct attempt **attempt; /* by shape id */
 	struct list attempts;
-	struct mu_map started;
+	struct mu_map started;	/* struct taken by job id */
+	struct mu_map families; /* struct taken by array id: all its tasks together */
+	uint32_t ids;		/* new job ids that the starts will take */
+	struct mu_bits arrays;	/* nodes for which more tasks of an array wait than have a plan */
 	struct sch_extra extra; /* what this slice has started, as limits count it */
 	struct sch_pick *pick;
 	/* Backfill: */
@@ -100,32 +107,13 @@ static bool exhausted(const struct pass *p)
 
 /* ---- silence and limits ---- */
 
-static int64_t silence_due(const struct sch_state *st)
-{
-	const Mu__Config *c = sch__conf(st);
-	int64_t timeout = (c->has_slurmd_timeout_sec ? c->slurmd_timeout_sec : 300) * SCH_USEC,
-		first = INT64_MAX;
-	const struct sch_node *n = mu_map_seek(&st->silent, NULL, 0, 0, NULL, NULL);
-	if (!timeout)
-		return 0;
-	if (n)
-		first = n->silent_key;
-	if (st->heard_count && st->cluster->heard_usec < first)
-		first = st->cluster->heard_usec;
-	if (first == INT64_MAX)
-		return 0;
-	if (first < st->cluster->leader_since_usec)
-		first = st->cluster->leader_since_usec;
-	return first + timeout;
-}
-
 static void lose_nodes(struct pass *p)
 {
 	const struct sch_state *st = p->st;
 	const Mu__Config *c = sch__conf(st);
 	int64_t timeout = (c->has_slurmd_timeout_sec ? c->slurmd_timeout_sec : 300) * SCH_USEC,
 		now = st->cluster->now_usec;
-	int64_t due = silence_due(st);
+	int64_t due = sch__silence_due(st);
 	for (uint32_t i = 0; due && due <= now && i < st->node_count && !exhausted(p); i++) {
 		struct sch_node *n = st->node[i];
 		int64_t heard = n->silent_key > 0 ? n->silent_key : st->cluster->heard_usec;
@@ -160,6 +148,74 @@ static void stop_jobs(struct pass *p)
 		add(p, &p->stop, s, 10);
 		p->steps++;
 	}
+}
+
+/* ---- arrays ---- */
+
+static struct taken *taken_of(const struct pass *p, const struct sch_job *j)
+{
+	return mu_map_get_u64(&p->started, j->id);
+}
+
+/* Nothing of J is left to visit. */
+static bool all_taken(const struct pass *p, const struct sch_job *j)
+{
+	const struct taken *t = taken_of(p, j);
+	return t && t->count >= sch__job_size(j);
+}
+
+/* The plan is for one task, and this slice has started it. */
+static int64_t plan_of(const struct pass *p, const struct sch_job *j)
+{
+	return taken_of(p, j) ? 0 : j->plan_start_usec;
+}
+
+/* How many more tasks may start before the array's own limit stands in the way. */
+static uint32_t array_room(const struct pass *p, const struct sch_job *j)
+{
+	const struct sch_array *a = j->array;
+	if (!a || !a->throttle)
+		return UINT32_MAX;
+	const struct taken *t = mu_map_get_u64(&p->families, a->id);
+	uint64_t active = (uint64_t)a->active + (t ? t->count : 0);
+	return active < a->throttle ? a->throttle - (uint32_t)active : 0;
+}
+
+/* True when, beside the task that comes next, others of the record would start if they could. */
+static bool more_behind(const struct pass *p, const struct sch_job *j)
+{
+	const struct taken *t = taken_of(p, j);
+	return j->tasks && j->tasks->total - (t ? t->count : 0) > 1 && array_room(p, j) > 1;
+}
+
+static void take(struct pass *p, struct mu_map *map, uint32_t id, uint32_t next)
+{
+	struct taken *t = mu_map_get_u64(map, id);
+	if (!t) {
+		t = mu_arena_alloc(p->arena, sizeof(*t));
+		*t = (struct taken){0};
+		mu_map_put_u64(map, id, t);
+	}
+	t->count++;
+	t->next = next;
+}
+
+/* Which task S starts, and that it does. */
+static void take_task(struct pass *p, const struct sch_job *j, Mu__Start *s)
+{
+	const struct taken *t = taken_of(p, j);
+	uint32_t ordinal = 0;
+	if (j->array) {
+		s->has_task_index = true;
+		s->task_index = j->task;
+		take(p, &p->families, j->array->id, 0);
+	}
+	if (j->tasks) {
+		ordinal = mu_runs_next(j->tasks, t ? t->next : 0);
+		s->task_index = mu_tasks_index(&j->array->tasks, ordinal);
+		p->ids += (t ? t->count : 0) + 1 < j->tasks->total; /* The last keeps the id. */
+	}
+	take(p, &p->started, j->id, ordinal + 1);
 }
 
 /* ---- reasons and plans ---- */
@@ -246,7 +302,7 @@ static void say_plan(struct pass *p, const struct sch_job *j, int64_t start, uin
 
 static void drop_plan(struct pass *p, const struct sch_job *j)
 {
-	if (j->plan_start_usec)
+	if (plan_of(p, j))
 		say_plan(p, j, 0, 0);
 }
 
@@ -254,7 +310,7 @@ static void drop_plan(struct pass *p, const struct sch_job *j)
 static void look_as(struct pass *p, const struct sch_job *j)
 {
 	p->line->me = j;
-	p->line->above_only = j->reason == REASON_None && !j->plan_start_usec;
+	p->line->above_only = j->reason == REASON_None && !plan_of(p, j);
 	p->line->no_spans = false;
 }
 
@@ -320,9 +376,11 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	struct mu_bits nodes = {0};
 	/* Only a newcomer may push one who has a plan out of their number. */
 	bool newcomer = j->reason == REASON_None;
-	bool full =
-	    p->reserved >= most || (!j->plan_start_usec && !newcomer && p->st->plans.count + p->made >= most);
-	if (full || (!j->plan_start_usec && over_share(p, j, a->part))) {
+	int64_t planned = plan_of(p, j);
+	bool full = p->reserved >= most || (!planned && !newcomer && p->st->plans.count + p->made >= most);
+	/* Nobody is newly promised what the next tasks of an array before it will want. */
+	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
+	if (full || (!planned && (behind || over_share(p, j, a->part)))) {
 		drop_plan(p, j);
 		return;
 	}
@@ -330,7 +388,7 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	look_as(p, j);
 	mu_bits_copy(&nodes, &a->nodes);
 	and_bits(&nodes, &p->st->usable);
-	bool first = p->reserved == 0, stands = j->plan_start_usec && plan_stands(p, a, j, length, &count);
+	bool first = p->reserved == 0, stands = planned && plan_stands(p, a, j, length, &count);
 	int64_t before = stands ? j->plan_start_usec : INT64_MAX;
 	if (stands) {
 		p->reserved++;
@@ -351,53 +409,18 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 		if (start && (first || start <= now + c->bf_window_usec)) {
 			put_plan(p, a, j, start, length, count);
 			p->reserved++;
-			p->made += j->plan_start_usec == 0;
+			p->made += planned == 0;
 		} else {
 			drop_plan(p, j);
+			start = 0;
 		}
 	}
+	if ((stands || start) && more_behind(p, j))
+		mu_bits_or(&p->arrays, &a->nodes);
 	mu_bits_free(&nodes);
 }
 
 /* ---- starts ---- */
-
-static bool same_but_node(const Mu__AllocNode *a, const Mu__AllocNode *b)
-{
-	if (a->cpus != b->cpus || a->mem_mib != b->mem_mib || a->tasks != b->tasks ||
-	    a->n_gres != b->n_gres || strcmp(a->cpu_list, b->cpu_list) != 0)
-		return false;
-	for (size_t i = 0; i < a->n_gres; i++) {
-		const Mu__GresGot *x = a->gres[i], *y = b->gres[i];
-		if (!sch__same(x->name, y->name) || !sch__same(x->type, y->type) || x->count != y->count ||
-		    x->n_index != y->n_index)
-			return false;
-		for (size_t k = 0; k < x->n_index; k++)
-			if (x->index[k] != y->index[k])
-				return false;
-	}
-	return true;
-}
-
-/* Neighbours that hold the same become one element with a folded list. */
-static void fold_allocs(struct pass *p, Mu__Start *s)
-{
-	size_t out = 0;
-	const char **names = mu_arena_alloc(p->arena, (s->n_alloc + 1) * sizeof(names[0]));
-	for (size_t i = 0; i < s->n_alloc;) {
-		Mu__AllocNode *first = s->alloc[i];
-		size_t count = 0;
-		while (i < s->n_alloc && same_but_node(first, s->alloc[i]))
-			names[count++] = s->alloc[i++]->node;
-		if (count > 1) {
-			struct mu_buf buf = {0};
-			mu_hostlist_fold(names, count, &buf);
-			first->node = mu_arena_strdup(p->arena, (const char *)buf.data);
-			mu_buf_free(&buf);
-		}
-		s->alloc[out++] = first;
-	}
-	s->n_alloc = out;
-}
 
 /* Whole cores and whole nodes can be more than was asked for: limits count what is held. */
 static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, Mu__AllocNode **row,
@@ -422,14 +445,16 @@ static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNo
 	b->node = n;
 	b->row = row;
 	b->exclusive = a->need.exclusive;
+	int64_t now = p->st->cluster->now_usec;
 	b->until_usec =
-	    sch__counted_from(j, p->st->cluster->now_usec) + sch__span(sch__job_limit_in(j, a->part));
+	    (plan_of(p, j) ? sch__counted_from(j, now) : now) + sch__span(sch__job_limit_in(j, a->part));
 	add(p, &p->begun, b, 0);
 	if (p->line)
 		sch__line_ends(p->line, n, row, b->exclusive, b->until_usec);
 }
 
-static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
+/* False when a limit of accounts forbids it after all. */
+static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
 {
 	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
 	uint32_t tasks = j->shape->grows ? UINT32_MAX : j->shape->ntasks;
@@ -443,7 +468,7 @@ static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 		s->alloc[i] =
 		    sch__cut(&a->need, &p->pick[i], sch__overlay_see(&p->overlay, p->pick[i].node), p->arena);
 	if (over_limit(p, l, j, s->alloc, count))
-		return;
+		return false;
 	for (uint32_t i = 0; i < count; i++) {
 		struct sch_node *n = p->pick[i].node;
 		struct sch_room *room = sch__overlay_own(&p->overlay, n, p->arena);
@@ -458,14 +483,16 @@ static void start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 		s->alloc[i] = row;
 		begin_on(p, n, row, j, a);
 	}
-	fold_allocs(p, s);
+	sch__fold_allocs(s, p->arena);
+	bool planned = plan_of(p, j) != 0;
+	take_task(p, j, s);
 	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
-	mu_map_put_u64(&p->started, j->id, j);
-	if (j->plan_start_usec && p->line) {
+	if (planned && p->line) {
 		count = sch__plan_picks(p->st, j, p->arena, p->pick);
 		sch__line_unplan(p->line, j, p->pick, count);
 		p->moves++;
 	}
+	return true;
 }
 
 /* ---- one visit ---- */
@@ -593,10 +620,10 @@ static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 	int64_t now = p->st->cluster->now_usec, length = sch__length(sch__job_limit_in(j, a->part));
 	int64_t until = now + length;
 	bool newcomer = j->reason == REASON_None && p->last && !sch__behind(p->st, j, p->last);
-	bool plain = !j->plan_start_usec && !newcomer; /* Sees every plan. */
-	if (j->plan_start_usec &&
-	    j->plan_start_usec <= now) /* It may have its promised place, come what may behind. */
-		until = j->plan_start_usec + length > now ? j->plan_start_usec + length : now + 1;
+	int64_t planned = plan_of(p, j);
+	bool plain = !planned && !newcomer; /* Sees every plan. */
+	if (planned && planned <= now)	    /* It may have its promised place, come what may behind. */
+		until = planned + length > now ? planned + length : now + 1;
 	if (a->failed || (plain && a->failed_usec && length >= a->failed_usec && a->failed_moves == p->moves))
 		return 0;
 	struct mu_bits candidates = {0};
@@ -626,34 +653,56 @@ static void drop_own_plan(struct pass *p, const struct lane *l, const struct sch
 		drop_plan(p, j);
 }
 
-static void visit(struct pass *p, struct lane *l, struct sch_job *j)
+static uint32_t never_now(struct pass *p, const struct lane *l, const struct sch_job *j)
 {
-	int64_t now = p->st->cluster->now_usec;
+	uint32_t reason = must_wait_for_fence(p, j) ? REASON_Cleaning : limit_reason(j, l->part);
+	if (!reason && !array_room(p, j))
+		reason = REASON_JobArrayTaskLimit;
+	return reason ? reason : account_reason(p, l, j);
+}
+
+/* True when the job, or a task of it, starts. */
+static bool try(struct pass *p, struct lane *l, struct sch_job *j)
+{
 	p->steps++;
-	if (mu_map_get_u64(&p->started, j->id))
-		return;
-	if (j->due_key && j->due_key <= now)
-		return; /* Past its deadline: stopped by this same decision. */
-	uint32_t never = must_wait_for_fence(p, j) ? REASON_Cleaning : limit_reason(j, l->part);
-	if (!never)
-		never = account_reason(p, l, j);
+	uint32_t never = never_now(p, l, j);
 	if (never) {
 		set_reason(p, l, j, never, NULL);
 		drop_own_plan(p, l, j);
-		return;
+		return false;
+	}
+	if (j->tasks && p->ids >= sch__ids_left(p->st)) {
+		set_reason(p, l, j, REASON_JobArrayTaskLimit, "all job ids are used");
+		drop_own_plan(p, l, j);
+		return false;
 	}
 	struct attempt *a = attempt_of(p, j->shape, l->part);
 	if (a->reason) {
 		set_reason(p, l, j, a->reason, a->detail);
 		drop_own_plan(p, l, j);
-		return;
+		return false;
 	}
 	uint32_t count = choose_now(p, a, j);
-	if (count) {
-		start(p, l, a, j, count);
-		return;
-	}
+	if (count)
+		return start(p, l, a, j, count);
 	block(p, l, a, j);
+	return false;
+}
+
+/* True when tasks of an array are left for the next slice. */
+static bool visit(struct pass *p, struct lane *l, struct sch_job *j)
+{
+	if (all_taken(p, j))
+		return false;
+	if (j->due_key && j->due_key <= p->st->cluster->now_usec)
+		return false; /* Past its deadline: stopped by this same decision. */
+	while (try(p, l, j)) {
+		if (all_taken(p, j))
+			return false;
+		if (exhausted(p))
+			return true;
+	}
+	return false;
 }
 
 /* ---- the walk ---- */
@@ -742,7 +791,7 @@ static bool fill_behind(struct pass *p, struct lane *l)
 		if (exhausted(p))
 			return false;
 		p->steps++;
-		if (!mu_map_get_u64(&p->started, j->id))
+		if (!all_taken(p, j))
 			set_reason(p, l, j, REASON_Priority, NULL);
 	}
 	return true;
@@ -762,7 +811,7 @@ static bool fill_closed(struct pass *p, struct lane *l)
 		if (j->reason == reason)
 			continue;
 		p->steps++;
-		if (!mu_map_get_u64(&p->started, j->id))
+		if (!all_taken(p, j))
 			set_reason(p, l, j, reason, NULL);
 	}
 	return true;
@@ -813,7 +862,10 @@ static void walk(struct pass *p)
 		}
 		struct sch_job *j = l->head;
 		l->seen_key = l->head_key;
-		visit(p, l, j);
+		if (visit(p, l, j)) {
+			hand_over(p, l->tier, j->priority, j->id, (uint32_t)(l - p->lane));
+			return;
+		}
 		step_lane(p, l, l->head_key + 1);
 	}
 	if (!fill(p))
@@ -835,8 +887,11 @@ static void open_plans(struct pass *p)
 			continue;
 		if (!p->last || sch__behind(st, j, p->last))
 			p->last = j;
-		p->reserved +=
+		bool before =
 		    c->cursor && (tier > c->cursor_tier || (tier == c->cursor_tier && j->queue_key < cursor));
+		p->reserved += before;
+		if (before && more_behind(p, j))
+			mu_bits_or(&p->arrays, &attempt_of(p, j->shape, part)->nodes);
 	}
 	if (p->last && st->config.backfill)
 		line_of(p);
@@ -871,6 +926,8 @@ static void close_pass(struct pass *p)
 	mu_bits_free(&p->kept);
 	mu_bits_free(&p->named);
 	mu_map_clear(&p->started);
+	mu_map_clear(&p->families);
+	mu_bits_free(&p->arrays);
 	mu_map_clear(&p->extra.tally);
 }
 
@@ -917,41 +974,4 @@ int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_aren
 	(*ret_event)->kind_case = MU__EVENT__KIND_DECIDED;
 	(*ret_event)->decided = d;
 	return 0;
-}
-
-/* ---- when ---- */
-
-static int64_t first_moment(const struct mu_map *map)
-{
-	const uint8_t *key = NULL;
-	size_t len = 0;
-	return mu_map_seek(map, NULL, 0, 0, &key, &len) ? (int64_t)mu_get_be64(key) : 0;
-}
-
-bool sch_wants_decide(const struct sch_state *st)
-{
-	int64_t now = st->cluster->now_usec, due = first_moment(&st->due), silence = silence_due(st);
-	if (!sch_founded(st))
-		return false;
-	if (st->cluster->cursor || (due && due <= now) || (silence && silence <= now))
-		return true;
-	uint64_t seen = st->pass_basis > st->scratch->quiet_pos ? st->pass_basis : st->scratch->quiet_pos;
-	return st->wake_pos > seen;
-}
-
-int64_t sch_due_usec(const struct sch_state *st)
-{
-	int64_t v[] = {silence_due(st),		 first_moment(&st->due),  first_moment(&st->begins),
-		       first_moment(&st->tombs), sch__priorities_due(st), sch__limits_due(st)};
-	int64_t first = 0, last_tick = st->cluster->last_tick_usec;
-	if (v[3])
-		v[3] += sch__min_job_age(st);
-	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
-		if (v[i] && v[i] <= last_tick) /* Due already: a decision sees to the first two, the next tick
-						  to the rest. */
-			v[i] = i < 2 ? 0 : last_tick + 1;
-		if (v[i] && (!first || v[i] < first))
-			first = v[i];
-	}
-	return first;
 }

@@ -17,23 +17,54 @@ static void child_key(uint8_t key[8], uint32_t parent, uint32_t child)
 	mu_put_be32(key + 4, child);
 }
 
-static void name_key(uint8_t key[16], const struct sch_job *j, uint32_t id)
+/* In the order of submission: tasks stand where their array does. */
+static void name_key(uint8_t key[20], const struct sch_job *j, uint32_t family, uint32_t id)
 {
 	mu_put_be32(key, j->who->uid);
 	mu_put_be64(key + 4, j->name_key);
-	mu_put_be32(key + 12, id);
+	mu_put_be32(key + 12, family);
+	mu_put_be32(key + 16, id);
 }
 
 /* ---- checks ---- */
 
-static bool known(const struct sch_state *st, uint32_t id, Mu__ResolvedParent *const *resolved, size_t count)
+static const Mu__ResolvedParent *answer_of(const struct mu_depend *item, Mu__ResolvedParent *const *resolved,
+					   size_t count)
 {
-	if (sch__job(st, id))
-		return true;
 	for (size_t i = 0; i < count; i++)
-		if (resolved[i]->job == id)
-			return true;
-	return false;
+		if (resolved[i]->job == item->job && item->has_task == (resolved[i]->has_task_index != 0) &&
+		    (!item->has_task || resolved[i]->task_index == item->task))
+			return resolved[i];
+	return NULL;
+}
+
+static bool known(const struct sch_state *st, const struct mu_depend *item,
+		  Mu__ResolvedParent *const *resolved, size_t count)
+{
+	const struct sch_array *a = sch__array(st, item->job);
+	if (a && item->has_task && mu_tasks_ordinal(&a->tasks, item->task) == UINT32_MAX)
+		return false;
+	if (item->has_task ? a && sch__array_task(st, a, item->task) : a || sch__job(st, item->job))
+		return true;
+	return answer_of(item, resolved, count) != NULL;
+}
+
+/* aftercorr of an array waits for an array that has its tasks; for a job without tasks it is afterok. */
+static int check_corr(const struct sch_state *st, const Mu__JobSpec *spec, const struct mu_depend *item,
+		      struct mu_err *err)
+{
+	const struct sch_array *a = sch__array(st, item->job);
+	struct mu_tasks own;
+	struct mu_runs shared = {0};
+	if (!a || item->has_task || !spec->array || mu_tasks_parse(spec->array, UINT32_MAX, &own, NULL))
+		return 0;
+	mu_tasks_select(&own, &a->tasks, &shared);
+	bool all = shared.total == own.total;
+	mu_runs_free(&shared);
+	mu_tasks_free(&own);
+	return all ? 0
+		   : mu_fail(err, MU_EDEPENDENCY, "%s: array %u has not all the tasks of this one",
+			     mu_strerror(MU_EDEPENDENCY), item->job);
 }
 
 int sch__depends_check(const struct sch_state *st, const Mu__JobSpec *spec, uint32_t below,
@@ -48,18 +79,17 @@ int sch__depends_check(const struct sch_state *st, const Mu__JobSpec *spec, uint
 		return rc;
 	for (size_t i = 0; i < d.count; i++) {
 		const struct mu_depend *item = &d.item[i];
-		if (item->kind == MU_DEPEND_AFTERCORR || item->kind == MU_DEPEND_AFTERBURST ||
-		    item->kind == MU_DEPEND_EXPAND)
+		if (item->kind == MU_DEPEND_AFTERBURST || item->kind == MU_DEPEND_EXPAND)
 			return mu_fail(err, MU_EDEPENDENCY,
 				       "--dependency=%s is not supported by this version",
 				       mu_depend_word(item->kind));
-		if (item->has_task)
-			return mu_fail(err, MU_EDEPENDENCY,
-				       "--dependency on a task of an array is not supported by this version");
 		if (item->kind == MU_DEPEND_SINGLETON)
 			continue;
-		if (item->job >= below || !known(st, item->job, resolved, count))
+		if (item->job >= below || !known(st, item, resolved, count))
 			return sch__refuse(err, MU_EDEPENDENCY);
+		rc = item->kind == MU_DEPEND_AFTERCORR ? check_corr(st, spec, item, err) : 0;
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -71,6 +101,7 @@ static char by_end(enum mu_depend_kind kind, uint32_t state)
 	bool good = state == JOB_COMPLETED;
 	switch (kind) {
 	case MU_DEPEND_AFTEROK:
+	case MU_DEPEND_AFTERCORR:
 		return good ? DONE : NEVER;
 	case MU_DEPEND_AFTERNOTOK:
 		return good ? NEVER : DONE;
@@ -93,19 +124,55 @@ static char look_after(const struct sch_job *p, uint32_t minutes, int64_t now, i
 	return OPEN;
 }
 
+/* Tasks of one array do not wait for each other. */
 static bool first_of_name(const struct sch_state *st, const struct sch_job *j)
 {
-	uint8_t key[16];
-	name_key(key, j, 0);
-	return mu_map_seek(&st->named, key, sizeof(key), 0, NULL, NULL) == j;
+	uint8_t key[20];
+	name_key(key, j, 0, 0);
+	const struct sch_job *first = mu_map_seek(&st->named, key, sizeof(key), 0, NULL, NULL);
+	return first && sch__job_family(first) == sch__job_family(j);
+}
+
+/* The array as a whole. */
+static char look_at_array(const struct sch_array *a, const struct mu_depend *item, int64_t now, int64_t *due)
+{
+	bool over = sch__array_ended(a) == a->tasks.total;
+	int64_t moment = a->last_start_usec + (int64_t)item->minutes * 60 * SCH_USEC;
+	switch (item->kind) {
+	case MU_DEPEND_AFTER:
+		if (a->waiting)
+			return OPEN;
+		if (a->last_start_usec && moment > now) {
+			*due = *due && *due < moment ? *due : moment;
+			return OPEN;
+		}
+		return DONE;
+	case MU_DEPEND_AFTEROK:
+	case MU_DEPEND_AFTERCORR:
+		return a->failed ? NEVER : over ? DONE : OPEN;
+	case MU_DEPEND_AFTERNOTOK:
+		return !over ? OPEN : a->failed ? DONE : NEVER;
+	default:
+		return over ? DONE : OPEN;
+	}
 }
 
 static char look_at(const struct sch_state *st, const struct sch_job *j, const struct mu_depend *item,
 		    int64_t now, int64_t was_due, int64_t *due)
 {
+	const struct sch_array *a = sch__array(st, item->job);
 	const struct sch_job *p = sch__job(st, item->job);
 	if (item->kind == MU_DEPEND_SINGLETON)
 		return first_of_name(st, j) ? DONE : OPEN;
+	if (a && item->has_task) {
+		p = sch__array_task(st, a, item->task);
+	} else if (a && item->kind == MU_DEPEND_AFTERCORR && j->array) {
+		if (j->tasks)
+			return OPEN; /* Until they are told apart: tell_apart. */
+		p = sch__array_task(st, a, j->task);
+	} else if (a) {
+		return look_at_array(a, item, now, due);
+	}
 	if (item->kind == MU_DEPEND_AFTER && p)
 		return look_after(p, item->minutes, now, due);
 	if (item->kind == MU_DEPEND_AFTER) { /* It has left State: only its moment is waited for. */
@@ -178,7 +245,7 @@ void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in)
 
 void sch__name_index(struct sch_state *st, struct sch_job *j, bool in)
 {
-	uint8_t key[16];
+	uint8_t key[20];
 	if (in) {
 		struct mu_arena arena = {0};
 		struct mu_hash hash;
@@ -187,7 +254,7 @@ void sch__name_index(struct sch_state *st, struct sch_job *j, bool in)
 		j->name_key = mu_get_be64(hash.b);
 		mu_arena_free(&arena);
 	}
-	name_key(key, j, j->id);
+	name_key(key, j, sch__job_family(j), j->id);
 	if (in)
 		mu_map_put(&st->named, key, sizeof(key), j);
 	else
@@ -217,6 +284,16 @@ void sch__depend_load(struct sch_state *st, struct sch_job *j, const char *lette
 	j->depend_due_usec = due_usec;
 }
 
+static bool in_list(const char *list, uint32_t task)
+{
+	struct mu_tasks tasks;
+	if (!*list || mu_tasks_parse(list, UINT32_MAX, &tasks, NULL))
+		return false;
+	bool found = mu_tasks_ordinal(&tasks, task) != UINT32_MAX;
+	mu_tasks_free(&tasks);
+	return found;
+}
+
 void sch__depend_new(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *spec,
 		     Mu__ResolvedParent *const *resolved, size_t count)
 {
@@ -229,11 +306,21 @@ void sch__depend_new(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *sp
 	j->depend = sch__alloc(ev->st, d.count + 1);
 	j->depend_count = (uint32_t)d.count;
 	memset(j->depend, OPEN, d.count);
-	for (size_t i = 0; i < d.count; i++)
-		for (size_t k = 0; k < count; k++)
-			if (d.item[i].kind != MU_DEPEND_SINGLETON && resolved[k]->job == d.item[i].job &&
-			    !sch__job(ev->st, d.item[i].job))
-				j->depend[i] = by_end(d.item[i].kind, resolved[k]->state);
+	for (size_t i = 0; i < d.count; i++) {
+		const struct mu_depend *item = &d.item[i];
+		const Mu__ResolvedParent *r =
+		    item->kind == MU_DEPEND_SINGLETON ? NULL : answer_of(item, resolved, count);
+		const struct sch_array *a = sch__array(ev->st, item->job);
+		bool here = item->has_task ? a && sch__array_task(ev->st, a, item->task)
+					   : a || sch__job(ev->st, item->job);
+		bool apart = item->kind == MU_DEPEND_AFTERCORR && !item->has_task && j->tasks && r &&
+			     (r->done || r->failed);
+		bool one = item->kind == MU_DEPEND_AFTERCORR && !item->has_task && j->array && !j->tasks;
+		if (r && !here && one && r->failed)
+			j->depend[i] = in_list(r->failed, j->task) ? NEVER : DONE;
+		else if (r && !here && !apart)
+			j->depend[i] = by_end(item->kind, r->state);
+	}
 	look_again(ev->st, j, ev->arena);
 	sch__depend_index(ev->st, j, true);
 }
@@ -257,15 +344,17 @@ void sch__depend_kill(struct sch_ev *ev, struct sch_job *j)
 	sch__reason(ev->st, j, REASON_Dependency, NULL);
 }
 
-void sch__depend_again(struct sch_ev *ev, struct sch_job *j)
+/* ITEM (UINT32_MAX: none) has got LETTER; the others are looked at. */
+static void again(struct sch_ev *ev, struct sch_job *j, uint32_t item, char letter)
 {
 	struct sch_state *st = ev->st;
-	enum sch_depend was = sch__depend(j);
-	if (j->state != JOB_PENDING || !j->depend_count || was != SCH_DEPEND_OPEN)
-		return;
+	struct mu_arena arena = {0};
 	sch__queue_out(st, j);
 	sch__depend_index(st, j, false);
-	look_again(st, j, ev->arena);
+	if (item < j->depend_count)
+		j->depend[item] = letter;
+	look_again(st, j, &arena);
+	mu_arena_free(&arena);
 	sch__depend_index(st, j, true);
 	if (sch__depend(j) == SCH_DEPEND_MET && j->priority && j->eligible_usec < ev->now)
 		j->eligible_usec = ev->now;
@@ -275,34 +364,183 @@ void sch__depend_again(struct sch_ev *ev, struct sch_job *j)
 	sch__depend_kill(ev, j);
 }
 
+void sch__depend_again(struct sch_ev *ev, struct sch_job *j)
+{
+	if (j->state == JOB_PENDING && j->depend_count && sch__depend(j) == SCH_DEPEND_OPEN)
+		again(ev, j, UINT32_MAX, 0);
+}
+
+/* ---- aftercorr: tasks that get an answer leave those that have none ---- */
+
+/* ITEM of J is answered with LETTER for the tasks in TAKE, which is taken over. */
+static void answered(struct sch_ev *ev, struct sch_job *j, uint32_t item, struct mu_runs *take, char letter)
+{
+	struct mu_runs both = {0}, rest = {0};
+	bool waits = j->state == JOB_PENDING && item < j->depend_count && j->depend[item] == OPEN;
+	if (waits && j->tasks)
+		mu_runs_cut(j->tasks, take, &both, &rest);
+	bool any = !waits ? false : j->tasks ? both.total > 0 : take->total > 0, some = any && rest.total > 0;
+	if (some && sch__ids_left(ev->st))
+		again(ev, sch__array_split(ev->st, j, &both), item, letter);
+	else if (any && !some)
+		again(ev, j, item, letter);
+	mu_runs_free(&both);
+	mu_runs_free(&rest);
+	mu_runs_free(take);
+}
+
+/* The tasks of J that correspond to those of P. */
+static void corresponding(const struct sch_job *j, const struct sch_job *p, struct mu_runs *ret)
+{
+	const struct mu_tasks *own = &j->array->tasks, *theirs = &p->array->tasks;
+	if (!p->tasks) {
+		uint32_t n = mu_tasks_ordinal(own, p->task);
+		if (n != UINT32_MAX)
+			mu_runs_add(ret, n, n + 1);
+		return;
+	}
+	for (uint32_t i = p->tasks->head; i < p->tasks->count; i++)
+		for (uint32_t k = p->tasks->v[i].from; k < p->tasks->v[i].until; k++) {
+			uint32_t n = mu_tasks_ordinal(own, mu_tasks_index(theirs, k));
+			if (n != UINT32_MAX)
+				mu_runs_add(ret, n, n + 1);
+		}
+}
+
+static void add_corresponding(const struct sch_job *j, const struct sch_job *p, struct mu_runs *ret)
+{
+	struct mu_runs more = {0};
+	corresponding(j, p, &more);
+	bool behind = more.total && (!ret->total || ret->v[ret->count - 1].until <= more.v[more.head].from);
+	for (uint32_t i = more.head; behind && i < more.count; i++)
+		mu_runs_add(ret, more.v[i].from, more.v[i].until);
+	if (!behind && more.total)
+		mu_runs_or(ret, &more);
+	mu_runs_free(&more);
+}
+
+static bool waits_apart(const struct sch_job *j, const struct mu_depend *item, uint32_t array)
+{
+	return j->tasks && item->kind == MU_DEPEND_AFTERCORR && !item->has_task && item->job == array;
+}
+
+/* P, of an array, has ended: what of J waited for its tasks? */
+static void tell_apart(struct sch_ev *ev, struct sch_job *j, const struct sch_job *p)
+{
+	struct mu_arena arena = {0};
+	struct mu_depends d;
+	items_of(j, &arena, &d);
+	for (uint32_t i = 0; i < d.count && i < j->depend_count && j->state == JOB_PENDING; i++) {
+		struct mu_runs take = {0};
+		if (!waits_apart(j, &d.item[i], p->array->id) || j->depend[i] != OPEN)
+			continue;
+		corresponding(j, p, &take);
+		answered(ev, j, i, &take, by_end(MU_DEPEND_AFTERCORR, p->state));
+	}
+	mu_arena_free(&arena);
+}
+
+static void from_list(struct sch_ev *ev, struct sch_job *j, uint32_t item, const char *list, char letter)
+{
+	struct mu_tasks tasks;
+	struct mu_runs take = {0};
+	if (!list || !*list || mu_tasks_parse(list, UINT32_MAX, &tasks, NULL))
+		return;
+	mu_tasks_select(&j->array->tasks, &tasks, &take);
+	mu_tasks_free(&tasks);
+	answered(ev, j, item, &take, letter);
+}
+
+void sch__depend_apart(struct sch_ev *ev, struct sch_job *j, Mu__ResolvedParent *const *resolved,
+		       size_t count)
+{
+	struct mu_depends d;
+	items_of(j, ev->arena, &d);
+	for (uint32_t i = 0; i < d.count && j->tasks; i++) {
+		const struct sch_array *a = sch__array(ev->st, d.item[i].job);
+		if (!waits_apart(j, &d.item[i], d.item[i].job))
+			continue;
+		const Mu__ResolvedParent *r = answer_of(&d.item[i], resolved, count);
+		if (r) {
+			from_list(ev, j, i, r->done, DONE);
+			from_list(ev, j, i, r->failed, NEVER);
+		}
+		struct mu_runs done = {0}, never = {0};
+		struct sch_array_at at = {0};
+		for (struct sch_job *p = a ? sch__array_each(ev->st, a, &at) : NULL; p;
+		     p = sch__array_each(ev->st, a, &at))
+			if (mu_job_state_ended(p->state))
+				add_corresponding(j, p, p->state == JOB_COMPLETED ? &done : &never);
+		answered(ev, j, i, &done, DONE);
+		answered(ev, j, i, &never, NEVER);
+	}
+}
+
+/* ---- what follows from a start or an end ---- */
+
+struct jobs {
+	struct sch_job **v;
+	size_t count, cap;
+};
+
+static void add_job(struct sch_ev *ev, struct jobs *l, struct sch_job *j)
+{
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 16;
+		struct sch_job **v = mu_arena_alloc(ev->arena, cap * sizeof(v[0]));
+		if (l->count)
+			memcpy(v, l->v, l->count * sizeof(v[0]));
+		l->v = v;
+		l->cap = cap;
+	}
+	l->v[l->count++] = j;
+}
+
+static void add_children(struct sch_ev *ev, struct jobs *l, uint32_t id)
+{
+	uint8_t key[8];
+	const uint8_t *at = NULL;
+	size_t len = 0;
+	child_key(key, id, 0);
+	for (struct sch_job *j = mu_map_seek(&ev->st->children, key, 8, 0, &at, &len);
+	     j && mu_get_be32(at) == id; j = mu_map_seek(&ev->st->children, at, len, 1, &at, &len))
+		add_job(ev, l, j);
+}
+
+/* The job of the name that stands first now; of an array, all its records. */
+static void add_next(struct sch_ev *ev, struct jobs *l, const struct sch_job *p)
+{
+	uint8_t key[20];
+	const uint8_t *at = NULL;
+	size_t len = 0;
+	name_key(key, p, 0, 0);
+	struct sch_job *j = mu_map_seek(&ev->st->named, key, sizeof(key), 0, &at, &len);
+	uint32_t family = j ? sch__job_family(j) : 0;
+	if (family == sch__job_family(p))
+		return; /* It is still their turn. */
+	for (; j && memcmp(at, key, 12) == 0 && sch__job_family(j) == family;
+	     j = mu_map_seek(&ev->st->named, at, len, 1, &at, &len))
+		if (j->depend_count)
+			add_job(ev, l, j);
+}
+
 static void children_of(struct sch_ev *ev, const struct sch_job *p)
 {
-	struct sch_state *st = ev->st;
-	uint8_t key[16];
-	const uint8_t *at = NULL;
-	size_t len = 0, count = 0, cap = 0;
-	struct sch_job **v = NULL;
-	child_key(key, p->id, 0);
-	for (struct sch_job *j = mu_map_seek(&st->children, key, 8, 0, &at, &len);
-	     j && mu_get_be32(at) == p->id; j = mu_map_seek(&st->children, at, len, 1, &at, &len)) {
-		if (count == cap) {
-			size_t more = cap ? 2 * cap : 16;
-			struct sch_job **grown = mu_arena_alloc(ev->arena, more * sizeof(grown[0]));
-			if (count)
-				memcpy(grown, v, count * sizeof(v[0]));
-			v = grown;
-			cap = more;
-		}
-		v[count++] = j;
+	struct jobs l = {0};
+	bool ended = mu_job_state_ended(p->state);
+	add_children(ev, &l, p->id);
+	if (sch__job_family(p) != p->id)
+		add_children(ev, &l, sch__job_family(p));
+	for (size_t i = 0; i < l.count; i++) {
+		if (ended && p->array)
+			tell_apart(ev, l.v[i], p);
+		sch__depend_again(ev, l.v[i]);
 	}
-	for (size_t i = 0; i < count; i++)
-		sch__depend_again(ev, v[i]);
-	if (!mu_job_state_ended(p->state))
-		return;
-	name_key(key, p, 0);
-	struct sch_job *next = mu_map_seek(&st->named, key, sizeof(key), 0, &at, &len);
-	if (next && memcmp(at, key, 12) == 0)
-		sch__depend_again(ev, next);
+	l.count = 0;
+	if (ended)
+		add_next(ev, &l, p);
+	for (size_t i = 0; i < l.count; i++)
+		sch__depend_again(ev, l.v[i]);
 }
 
 /* A cancelled child may have children: they take their turn, however long the chain. */

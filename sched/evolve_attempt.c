@@ -11,12 +11,15 @@
 
 static void set_state(struct sch_state *st, struct sch_job *j, uint32_t state)
 {
-	bool was = mu_job_state_ended(j->state), is = mu_job_state_ended(state);
+	uint32_t old = j->state;
+	bool was = mu_job_state_ended(old), is = mu_job_state_ended(state);
 	sch__job_count(st, j, -1);
 	j->state = (uint8_t)state;
 	sch__job_count(st, j, 1);
-	if (was != is)
+	if (was != is) {
 		sch__job_part_refs(st, j, is ? -1 : 1);
+		sch__array_moved(st, j, old);
+	}
 	sch__touch(st, &j->rec);
 }
 
@@ -263,6 +266,10 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	sch__steps_drop(st, j->id, j->attempt);
 	if (j->shape->grows)
 		j->ntasks = 0;
+	if (j->array) {
+		j->array->last_start_usec = ev->now;
+		sch__touch(st, &j->array->rec);
+	}
 	for (uint32_t i = 0; i < count; i++) {
 		alloc[i].attempt = j->attempt;
 		j->cpus_total += alloc[i].cpus;

@@ -443,6 +443,8 @@ static void purge(struct sch_ev *ev)
 		mu_map_del(&st->tombs, key, sizeof(key));
 		sch__steps_drop(st, j->id, UINT32_MAX);
 		mu_map_del_u64(&st->jobs, j->id);
+		st->job_tasks -= sch__job_size(j);
+		sch__array_purge(st, j);
 		sch__gone(st, &j->rec);
 	}
 }

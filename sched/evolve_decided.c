@@ -84,6 +84,19 @@ static void void_start(struct sch_ev *ev, struct sch_alloc *a, uint32_t made, si
 	sch__wake(ev->st);
 }
 
+/* A task starts out of those that wait with it, and where its array lets one more run. */
+static bool may_split(const struct sch_state *st, const struct sch_job *j, const Mu__Start *s)
+{
+	if (!j->array)
+		return !s->has_task_index;
+	if (j->array->throttle && j->array->active >= j->array->throttle)
+		return false;
+	uint32_t ordinal = s->has_task_index ? mu_tasks_ordinal(&j->array->tasks, s->task_index) : UINT32_MAX;
+	if (ordinal == UINT32_MAX || !sch__job_has_task(j, ordinal))
+		return false;
+	return !j->tasks || sch__ids_left(st) > 0;
+}
+
 static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 {
 	struct sch_state *st = ev->st;
@@ -92,7 +105,7 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 	struct sch_alloc *a = NULL;
 	uint32_t count = 0;
 	size_t places = 0;
-	bool ok = j && j->state == JOB_PENDING && j->queued && s->attempt == j->attempt + 1 && p &&
+	bool ok = j && may_split(st, j, s) && j->state == JOB_PENDING && j->queued && s->attempt == j->attempt + 1 && p &&
 		  in_list(j, p) && (p->state == SCH_PART_UP || p->state == SCH_PART_DRAIN);
 	if (!ok) {
 		st->cluster->starts_void++;
@@ -115,6 +128,10 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 	}
 	int64_t from =
 	    sch__counted_from(j, decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now);
+	if (j->tasks) {
+		sch__plan_clear(st, j); /* It was this task's. */
+		j = sch__array_split_one(st, j, mu_tasks_ordinal(&j->array->tasks, s->task_index));
+	}
 	sch__job_start(ev, j, p, a, count, need.exclusive);
 	j->start_late_usec = ev->now - from;
 }

@@ -23,6 +23,15 @@ static void part_refs(struct sch_state *st, const struct sch_job *j, int sign)
 	}
 }
 
+void sch__job_split_refs(struct sch_state *st, const struct sch_job *j)
+{
+	for (uint32_t i = 0; i < j->shape->part_count; i++) {
+		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
+		if (p)
+			p->job_refs++;
+	}
+}
+
 void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign)
 {
 	part_refs(st, j, sign);
@@ -86,8 +95,6 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 	if (mu__job_spec__get_packed_size(s->spec) > SPEC_BYTES_MAX)
 		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
 			       SPEC_BYTES_MAX);
-	if (c->max_job_count && st->jobs.count >= c->max_job_count)
-		return sch__refuse(&ev->err, MU_EMAXJOBS);
 	if (st->cluster->next_job_id == UINT32_MAX ||
 	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
 		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
@@ -97,6 +104,8 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 					&ev->err);
 	if (!rc)
 		rc = sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
+	if (!rc && c->max_job_count && (uint64_t)st->job_tasks + ret->tasks > c->max_job_count)
+		rc = sch__refuse(&ev->err, MU_EMAXJOBS);
 	return rc ? rc : sch__limit_submit(st, s->spec, ret, ev->author, &ev->err);
 }
 
@@ -121,6 +130,9 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	if (s->job_key.len)
 		memcpy(j->job_key, s->job_key.data, s->job_key.len);
 	apply_want(st, j, s->spec, &want);
+	if (s->spec->array && *s->spec->array)
+		sch__array_new(st, j, s->spec->array);
+	st->job_tasks += sch__job_size(j);
 	j->eligible_usec = s->spec->begin_usec > ev->now ? s->spec->begin_usec : ev->now;
 	j->priority = sch__priority(st, j, s->spec, a->operator_);
 	if (!j->priority && s->spec->begin_usec <= ev->now)
@@ -136,34 +148,145 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	sch__touch(st, &j->rec);
 	st->cluster->jobs_submitted++;
 	ev->job = j->id;
+	sch__depend_apart(ev, j, s->resolved, s->n_resolved);
 	sch__depend_kill(ev, j);
 	return 0;
 }
 
 /* ---- many jobs at once ---- */
 
+/* A job named by a request; of an array's record perhaps only some tasks. */
+struct target {
+	struct sch_job *job;
+	struct mu_runs part; /* total 0: all of it */
+};
+struct targets {
+	struct target *v;
+	size_t count, cap;
+};
+
+static void add_target(struct sch_ev *ev, struct targets *t, struct sch_job *j, const struct mu_runs *part)
+{
+	struct mu_runs none = {0};
+	if (t->count == t->cap) {
+		size_t cap = t->cap ? 2 * t->cap : 16;
+		struct target *v = mu_arena_alloc(ev->arena, cap * sizeof(v[0]));
+		if (t->count)
+			memcpy(v, t->v, t->count * sizeof(v[0]));
+		t->v = v;
+		t->cap = cap;
+	}
+	t->v[t->count++] = (struct target){j, none};
+	if (part)
+		mu_runs_or(&t->v[t->count - 1].part, part);
+}
+
+static void free_targets(struct targets *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		mu_runs_free(&t->v[i].part);
+}
+
+static int find_job(struct sch_ev *ev, uint32_t id, struct targets *ret)
+{
+	const struct sch_array *a = sch__array(ev->st, id);
+	struct sch_job *j = a ? NULL : sch__job(ev->st, id);
+	struct sch_array_at at = {0};
+	size_t before = ret->count;
+	if (j)
+		add_target(ev, ret, j, NULL);
+	for (j = a ? sch__array_each(ev->st, a, &at) : NULL; j; j = sch__array_each(ev->st, a, &at))
+		add_target(ev, ret, j, NULL);
+	return ret->count > before ? 0 : MU_EJOBID;
+}
+
+/* Those tasks of array ID that TEXT lists and State still has. */
+static int find_tasks(struct sch_ev *ev, uint32_t id, const char *text, struct targets *ret)
+{
+	const struct sch_array *a = sch__array(ev->st, id);
+	struct sch_array_at at = {0};
+	struct mu_tasks asked;
+	struct mu_runs runs = {0};
+	size_t before = ret->count;
+	if (!a || !text || mu_tasks_parse(text, UINT32_MAX, &asked, NULL))
+		return MU_EJOBID;
+	mu_tasks_select(&a->tasks, &asked, &runs);
+	if (asked.total == 1 && runs.total == 1) { /* One is found, not searched for. */
+		struct sch_job *j = sch__array_task(ev->st, a, asked.v[0].first);
+		if (j)
+			add_target(ev, ret, j, j->tasks ? &runs : NULL);
+	}
+	for (struct sch_job *j = asked.total > 1 ? sch__array_each(ev->st, a, &at) : NULL; j;
+	     j = sch__array_each(ev->st, a, &at)) {
+		struct mu_runs both = {0}, rest = {0};
+		if (j->tasks)
+			mu_runs_cut(j->tasks, &runs, &both, &rest);
+		if (j->tasks ? both.total > 0 : mu_runs_has(&runs, mu_tasks_ordinal(&a->tasks, j->task)))
+			add_target(ev, ret, j, j->tasks && rest.total ? &both : NULL);
+		mu_runs_free(&both);
+		mu_runs_free(&rest);
+	}
+	mu_runs_free(&runs);
+	mu_tasks_free(&asked);
+	return ret->count > before ? 0 : MU_EJOBID;
+}
+
+/* The record that T stands for, split off where it is a part of one; NULL when that cannot be. */
+static struct sch_job *narrow(struct sch_ev *ev, struct target *t, struct mu_err *err)
+{
+	struct sch_job *j = t->job;
+	struct mu_runs both, rest;
+	if (!t->part.total || !j->tasks)
+		return j;
+	mu_runs_cut(j->tasks, &t->part, &both, &rest);
+	bool all = both.total && !rest.total;
+	bool room = sch__ids_left(ev->st) && (both.total == 1 || j->array->parts < SCH_ARRAY_PARTS_MAX);
+	if (both.total && rest.total && room)
+		j = sch__array_split(ev->st, j, &both);
+	else if (!all)
+		j = NULL;
+	mu_runs_free(&both);
+	mu_runs_free(&rest);
+	if (!j && !room)
+		mu_fail(err, MU_ELIMIT,
+			"Array %u is in too many pieces already, or all job ids are used: name its tasks one "
+			"by one",
+			t->job->array->id);
+	else if (!j)
+		sch__refuse(err, MU_EJOBID);
+	return j;
+}
+
 /* Applies ACT to each job named. One that fits makes the event good; otherwise the first refusal is its
  * verdict. A lone job's refusal is exact. CHECK writes nothing. */
-static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count,
-		    int (*check)(struct sch_ev *, struct sch_job *, struct mu_err *),
+static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count, Mu__ArrayTasks *const *some,
+		    size_t some_count, int (*check)(struct sch_ev *, struct sch_job *, struct mu_err *),
 		    void (*act)(struct sch_ev *, struct sch_job *))
 {
 	struct mu_err first = {0};
+	struct targets targets = {0};
 	bool any = false;
-	if (!count || count > SCH_JOBS_PER_EVENT)
+	if (!(count + some_count) || count + some_count > SCH_JOBS_PER_EVENT)
 		return mu_fail(&ev->err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
-	ev->job = id[0];
-	for (size_t i = 0; i < count; i++) {
-		struct mu_err why = {0};
-		struct sch_job *j = sch__job(ev->st, id[i]);
-		int rc = j ? check(ev, j, &why) : sch__refuse(&why, MU_EJOBID);
+	ev->job = count ? id[0] : some[0]->job;
+	for (size_t i = 0; i < count + some_count; i++) {
+		int rc = i < count ? find_job(ev, id[i], &targets)
+				   : find_tasks(ev, some[i - count]->job, some[i - count]->tasks, &targets);
 		if (rc && !first.code)
+			sch__refuse(&first, rc);
+	}
+	for (size_t i = 0; i < targets.count; i++) {
+		struct mu_err why = {0};
+		struct target *t = &targets.v[i];
+		struct sch_job *j = check(ev, t->job, &why) ? NULL : narrow(ev, t, &why);
+		if (!j && !first.code)
 			first = why;
-		if (rc)
+		if (!j)
 			continue;
 		act(ev, j);
 		any = true;
 	}
+	free_targets(&targets);
 	if (any)
 		return 0;
 	ev->err = first;
@@ -226,7 +349,7 @@ int sch__evolve_job_signal(struct sch_ev *ev)
 	const Mu__JobSignal *s = ev->event->job_signal;
 	if (s->signal > 64)
 		return mu_fail(&ev->err, MU_EINVAL, "There is no signal %u", s->signal);
-	return each_job(ev, s->job, s->n_job, check_signal, act_signal);
+	return each_job(ev, s->job, s->n_job, s->some, s->n_some, check_signal, act_signal);
 }
 
 /* ---- hold and release ---- */
@@ -280,7 +403,7 @@ static void act_hold(struct sch_ev *ev, struct sch_job *j)
 int sch__evolve_job_hold(struct sch_ev *ev)
 {
 	const Mu__JobHold *h = ev->event->job_hold;
-	return each_job(ev, h->job, h->n_job, check_hold, act_hold);
+	return each_job(ev, h->job, h->n_job, h->some, h->n_some, check_hold, act_hold);
 }
 
 /* ---- requeue ---- */
@@ -328,7 +451,7 @@ static void act_requeue(struct sch_ev *ev, struct sch_job *j)
 int sch__evolve_job_requeue(struct sch_ev *ev)
 {
 	const Mu__JobRequeue *r = ev->event->job_requeue;
-	return each_job(ev, r->job, r->n_job, check_requeue, act_requeue);
+	return each_job(ev, r->job, r->n_job, r->some, r->n_some, check_requeue, act_requeue);
 }
 
 /* ---- update ---- */
@@ -372,32 +495,37 @@ static int check_rights(const struct sch_ev *ev, const struct sch_job *j, const 
 }
 
 static int check_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *u, const Mu__JobSpec *merged,
-			struct sch_want *want)
+			struct sch_want *want, struct mu_err *err)
 {
-	int rc = check_rights(ev, j, u, &ev->err);
+	if (!sch__may_act(ev, j))
+		return sch__refuse(err, MU_EPERM);
+	if (mu_job_state_ended(j->state) || j->state == JOB_COMPLETING)
+		return sch__refuse(err, MU_EALREADYDONE);
+	int rc = check_rights(ev, j, u, err);
 	if (rc)
 		return rc;
+	if (u->array)
+		return mu_fail(err, MU_EARRAY, "The tasks of an array cannot be changed");
 	if (u->has_time_limit_sec && (u->time_limit_sec < -1 || u->time_limit_sec == 0 ||
 				      u->time_limit_sec > INT64_C(60) * UINT32_MAX))
-		return sch__refuse(&ev->err, MU_ETIMELIMIT);
+		return sch__refuse(err, MU_ETIMELIMIT);
 	if (u->has_begin_usec && (u->begin_usec < 0 || u->begin_usec > INT64_MAX / 2))
-		return mu_fail(&ev->err, MU_EINVAL, "Begin time lies outside the calendar");
+		return mu_fail(err, MU_EINVAL, "Begin time lies outside the calendar");
 	if (mu__job_spec__get_packed_size(merged) > SPEC_BYTES_MAX)
-		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
-			       SPEC_BYTES_MAX);
-	rc = u->dependency ? sch__depends_check(ev->st, u, j->id, NULL, 0, ev->arena, &ev->err) : 0;
+		return mu_fail(err, MU_ELIMIT, "The job's options take more than %u bytes", SPEC_BYTES_MAX);
+	rc = u->dependency ? sch__depends_check(ev->st, u, sch__job_family(j), NULL, 0, ev->arena, err) : 0;
 	if (rc)
 		return rc;
 	if (j->state != JOB_PENDING)
 		return only(u, free_fields, sizeof(free_fields) / sizeof(free_fields[0]), 40)
 			   ? 0
-			   : sch__refuse(&ev->err, MU_ENOTPENDING);
+			   : sch__refuse(err, MU_ENOTPENDING);
 	if (only(u, plain_fields, sizeof(plain_fields) / sizeof(plain_fields[0]), 0))
 		return 0;
 	Mu__Author owner = *ev->author;
 	owner.uid = ev->author->operator_ ? ev->author->uid : j->who->uid;
 	owner.user = (char *)sch__text(j->who->user); /* Whose account it is. */
-	return sch__resolve(ev->st, merged, &owner, ev->arena, want, &ev->err);
+	return sch__resolve(ev->st, merged, &owner, ev->arena, want, err);
 }
 
 static void set_limit(struct sch_ev *ev, struct sch_job *j, int64_t limit_sec)
@@ -446,32 +574,17 @@ static void update_waiting(struct sch_ev *ev, struct sch_job *j, const Mu__JobUp
 	sch__queue_in(st, j);
 	sch__due_set(st, j);
 	set_priority(ev, j, priority, ev->author->operator_ && ev->author->uid != j->who->uid);
+	if (u->spec->dependency)
+		sch__depend_apart(ev, j, NULL, 0);
 }
 
-int sch__evolve_job_update(struct sch_ev *ev)
+static void act_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobUpdate *u, Mu__JobSpec *merged,
+		       struct sch_want *want)
 {
-	static const Mu__JobSpec nothing = MU__JOB_SPEC__INIT;
-	Mu__JobUpdate *u = ev->event->job_update;
-	struct sch_job *j = sch__job(ev->st, u->job);
-	struct sch_want want = {0};
-	ev->job = u->job;
-	if (!u->spec)
-		u->spec = mu_arena_dup(ev->arena, &nothing, sizeof(nothing));
-	if (!j)
-		return sch__refuse(&ev->err, MU_EJOBID);
-	if (!sch__may_act(ev, j))
-		return sch__refuse(&ev->err, MU_EPERM);
-	if (mu_job_state_ended(j->state) || j->state == JOB_COMPLETING)
-		return sch__refuse(&ev->err, MU_EALREADYDONE);
-	Mu__JobSpec *merged = sch__spec_open(j->spec, ev->arena);
-	sch__merge(&merged->base, &u->spec->base);
-	int rc = check_update(ev, j, u->spec, merged, &want);
-	if (rc)
-		return rc;
 	sch__touch(ev->st, &j->rec);
 	if (j->state == JOB_PENDING) {
-		update_waiting(ev, j, u, merged, &want);
-		return 0;
+		update_waiting(ev, j, u, merged, want);
+		return;
 	}
 	swap_spec(ev->st, j, merged);
 	if (u->spec->name) {
@@ -480,5 +593,66 @@ int sch__evolve_job_update(struct sch_ev *ev)
 	}
 	if (u->spec->has_time_limit_sec)
 		set_limit(ev, j, u->spec->time_limit_sec);
+}
+
+static int update_one(struct sch_ev *ev, struct target *t, const Mu__JobUpdate *u, struct mu_err *err)
+{
+	struct sch_want want = {0};
+	struct mu_arena own = {0}, *was = ev->arena;
+	ev->arena = &own; /* There may be very many. */
+	Mu__JobSpec *merged = sch__spec_open(t->job->spec, ev->arena);
+	sch__merge(&merged->base, &u->spec->base);
+	int rc = check_update(ev, t->job, u->spec, merged, &want, err);
+	struct sch_job *j = rc ? NULL : narrow(ev, t, err);
+	if (j)
+		act_update(ev, j, u, merged, &want);
+	ev->arena = was;
+	mu_arena_free(&own);
+	return j ? 0 : err->code;
+}
+
+static int set_throttle(struct sch_ev *ev, struct sch_array *a, uint32_t throttle)
+{
+	struct sch_array_at at = {0};
+	if (!a)
+		return sch__refuse(&ev->err, MU_EARRAY);
+	if (!sch__may_act(ev, sch__array_each(ev->st, a, &at)))
+		return sch__refuse(&ev->err, MU_EPERM);
+	sch__array_throttle(ev->st, a, throttle);
 	return 0;
+}
+
+/* As with other requests about several jobs: one that fits makes it good. */
+int sch__evolve_job_update(struct sch_ev *ev)
+{
+	static const Mu__JobSpec nothing = MU__JOB_SPEC__INIT;
+	Mu__JobUpdate *u = ev->event->job_update;
+	struct targets targets = {0};
+	struct mu_err first = {0};
+	bool any = false;
+	ev->job = u->job;
+	if (!u->spec)
+		u->spec = mu_arena_dup(ev->arena, &nothing, sizeof(nothing));
+	bool plain = !only(u->spec, NULL, 0, 0) || u->begin_now || !u->has_array_throttle;
+	int rc = u->tasks ? find_tasks(ev, u->job, u->tasks, &targets) : find_job(ev, u->job, &targets);
+	if (rc)
+		return sch__refuse(&ev->err, rc);
+	for (size_t i = 0; i < targets.count && plain; i++) {
+		struct mu_err why = {0};
+		if (update_one(ev, &targets.v[i], u, &why) == 0)
+			any = true;
+		else if (!first.code)
+			first = why;
+	}
+	free_targets(&targets);
+	if (plain && !any) {
+		ev->err = first;
+		return first.code;
+	}
+	if (!u->has_array_throttle)
+		return 0;
+	const struct sch_job *j = sch__job(ev->st, u->job);
+	struct sch_array *a = sch__array(ev->st, u->job);
+	rc = set_throttle(ev, a || !j ? a : j->array, u->array_throttle);
+	return any ? 0 : rc;
 }

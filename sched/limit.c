@@ -308,12 +308,13 @@ static void tally_drop(struct sch_state *st, struct spot *s)
 void sch__count_submit(struct sch_state *st, const struct sch_job *j, int sign)
 {
 	struct spot v[SPOTS];
+	uint32_t size = sch__job_size(j);
 	uint32_t n =
 	    spots(st, j->assoc, sch__text(j->qos), NULL, sch__text(j->who->user), sch__text(j->account), v);
 	for (uint32_t i = 0; i < n; i++) {
 		struct sch_tally *t = tally_of(st, &v[i]);
-		assert(sign > 0 || t->submits > 0);
-		t->submits += (uint32_t)sign;
+		assert(sign > 0 || t->submits >= size);
+		t->submits = sign > 0 ? t->submits + size : t->submits - size;
 		tally_drop(st, &v[i]);
 	}
 }
@@ -834,13 +835,14 @@ int64_t sch__limits_due(const struct sch_state *st)
 
 /* ---- submission ---- */
 
-static uint32_t submits(const struct spot *v, uint32_t n)
+/* MORE jobs: each task of an array counts. */
+static uint32_t submits(const struct spot *v, uint32_t n, uint64_t more)
 {
 	const struct spot *leaf = NULL;
 	bool own = false;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct spot *s = &v[i];
-		uint32_t count = s->tally ? s->tally->submits : 0;
+		int64_t count = (int64_t)((s->tally ? s->tally->submits : 0) + more - 1);
 		const int64_t *cap = s->caps->plain;
 		if (s->kind == 'Q' && cap[SCH_LIMIT_GRP_SUBMIT] >= 0 && count >= cap[SCH_LIMIT_GRP_SUBMIT])
 			return REASON_QOSGrpSubmitJobsLimit;
@@ -857,7 +859,7 @@ static uint32_t submits(const struct spot *v, uint32_t n)
 			return REASON_AssocGrpSubmitJobsLimit;
 		if (!own && cap[SCH_LIMIT_MAX_SUBMIT] >= 0) {
 			own = true;
-			if (leaf->tally->submits >= cap[SCH_LIMIT_MAX_SUBMIT])
+			if ((int64_t)(leaf->tally->submits + more - 1) >= cap[SCH_LIMIT_MAX_SUBMIT])
 				return REASON_AssocMaxSubmitJobLimit;
 		}
 	}
@@ -872,7 +874,7 @@ int sch__limit_submit(const struct sch_state *st, const Mu__JobSpec *spec, const
 	if (!st->accounts.policy.limits)
 		return 0;
 	uint32_t n = spots(st, w->assoc, w->qos, w->part[0]->row->conf->qos, a->user, w->account, v);
-	uint32_t reason = submits(v, n);
+	uint32_t reason = submits(v, n, w->tasks ? w->tasks : 1);
 	bool deny = sch__qos_flag(sch__qos(st, w->qos), "DenyOnLimit") ||
 		    sch__qos_flag(sch__qos(st, w->part[0]->row->conf->qos), "DenyOnLimit");
 	struct asked q = {

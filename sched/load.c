@@ -105,6 +105,7 @@ static int load_record(struct sch_state *st, uint8_t kind, const uint8_t *row, s
 {
 	const ProtobufCMessageDescriptor *type = kind == SCH_ROW_JOB	? &mu__job_row__descriptor
 						 : kind == SCH_ROW_STEP ? &mu__step_row__descriptor
+						 : kind == SCH_ROW_ARRAY ? &mu__array_row__descriptor
 									: &mu__answer_row__descriptor;
 	mu_arena_reset(&st->scratch->event);
 	ProtobufCMessage *m = mu_pb_unpack(type, row, len, &st->scratch->event);
@@ -112,6 +113,8 @@ static int load_record(struct sch_state *st, uint8_t kind, const uint8_t *row, s
 		return bad_row(err, kind);
 	if (kind == SCH_ROW_JOB)
 		return sch__job_load(st, (Mu__JobRow *)m, err);
+	if (kind == SCH_ROW_ARRAY)
+		return sch__array_load(st, (Mu__ArrayRow *)m, err);
 	if (kind == SCH_ROW_STEP)
 		return sch__step_load(st, (Mu__StepRow *)m)
 			   ? mu_fail(err, MU_ECORRUPT, "a step row without its job, or twice")
@@ -142,6 +145,7 @@ int sch_load_row(struct sch_state *st, uint8_t kind, const uint8_t *row, size_t 
 	case SCH_ROW_JOB:
 	case SCH_ROW_STEP:
 	case SCH_ROW_ANSWER:
+	case SCH_ROW_ARRAY:
 		return load_record(st, kind, row, len, err);
 	default:
 		return mu_fail(err, MU_EPROTO, "%u is no kind of row", kind);
@@ -213,6 +217,7 @@ static int derive_job(struct sch_state *st, struct sch_job *j, struct mu_err *er
 	if (!mu_job_state_ended(j->state))
 		sch__job_part_refs(st, j, 1);
 	sch__job_count(st, j, 1);
+	st->job_tasks += sch__job_size(j);
 	if (j->run) {
 		for (uint32_t i = 0; i < j->run->alloc_count; i++)
 			j->run->open += !j->run->alloc[i].released && !j->run->alloc[i].lost;
@@ -240,7 +245,7 @@ static int derive_jobs(struct sch_state *st, struct mu_err *err)
 	for (struct sch_job *j = mu_map_next_u64(&st->jobs, 0, &id); j && !rc;
 	     j = mu_map_next_u64(&st->jobs, id + 1, &id))
 		rc = derive_job(st, j, err);
-	return rc;
+	return rc ? rc : sch__array_check_loaded(st, err);
 }
 
 static int count_row(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)

@@ -72,6 +72,11 @@ static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_are
 	SCH_SET(o, cpus_per_task, j->cpus_per_task);
 	SCH_SET(o, mem_cpu_mib, j->mem_cpu_mib);
 	SCH_SET(o, mem_node_mib, j->mem_node_mib);
+	if (j->array) {
+		SCH_SET(o, array_job, j->array->id);
+		o->has_array_task = true;
+		o->array_task = j->task;
+	}
 	o->has_job_key = j->job_key_len > 0;
 	o->job_key.data = (uint8_t *)j->job_key;
 	o->job_key.len = j->job_key_len;

@@ -8,8 +8,9 @@
 static int64_t computed(const struct sch_state *st, const struct sch_job *j, const Mu__JobSpec *spec)
 {
 	struct sch_factors f;
+	uint32_t id = sch__job_family(j); /* Tasks came with their array. */
 	if (!st->accounts.policy.multifactor)
-		return (j->id < PRIORITY_TOP ? (int64_t)PRIORITY_TOP - j->id : 1) - spec->nice;
+		return (id < PRIORITY_TOP ? (int64_t)PRIORITY_TOP - id : 1) - spec->nice;
 	sch__factors(st, j, sch__first_part(st, j), spec->nice, &f);
 	return f.priority;
 }

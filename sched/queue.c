@@ -212,8 +212,10 @@ void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign)
 			    : j->state == JOB_RUNNING	 ? &st->live_running
 			    : j->state == JOB_COMPLETING ? &st->completing
 							 : NULL;
+	sch__array_count(j, sign);
 	if (!counter)
 		return;
-	assert(sign > 0 || *counter > 0);
-	*counter += (uint32_t)sign;
+	uint32_t size = sch__job_size(j);
+	assert(sign > 0 || *counter >= size);
+	*counter = sign > 0 ? *counter + size : *counter - size;
 }

@@ -16,7 +16,6 @@ static int unsupported(const Mu__JobSpec *s, struct mu_err *err)
 		int code;
 		const char *option;
 	} v[] = {
-	    {s->array && *s->array, MU_EARRAY, "--array"},
 	    {s->licenses && *s->licenses, MU_ELICENSE, "--licenses"},
 	    {s->reservation && *s->reservation, MU_ERESERVATION, "--reservation"},
 	};
@@ -273,6 +272,23 @@ static int want_features(const struct sch_state *st, const Mu__JobSpec *spec, st
 	return 0;
 }
 
+/* How many jobs it will be. */
+static int want_tasks(const struct sch_state *st, const Mu__JobSpec *s, struct sch_want *ret,
+		      struct mu_err *err)
+{
+	struct mu_tasks tasks;
+	ret->tasks = 1;
+	if (!s->array || !*s->array)
+		return 0;
+	if (!s->batch)
+		return mu_fail(err, MU_EARRAY, "%s: only a batch job can be an array", mu_strerror(MU_EARRAY));
+	if (mu_tasks_parse(s->array, sch__max_array_size(st), &tasks, err))
+		return sch__refuse(err, MU_EARRAY);
+	ret->tasks = tasks.total;
+	mu_tasks_free(&tasks);
+	return 0;
+}
+
 int sch__rights(const Mu__JobSpec *spec, const Mu__Author *author, struct mu_err *err)
 {
 	return spec->nice < 0 && !author->operator_ ? sch__refuse(err, MU_EPERM) : 0;
@@ -380,6 +396,8 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 	int rc = unsupported(spec, err);
 	if (!rc)
 		rc = find_parts(st, spec, &w, err);
+	if (!rc)
+		rc = want_tasks(st, spec, &w, err);
 	if (!rc)
 		rc = want_counts(spec, &w, err);
 	if (!rc)

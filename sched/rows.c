@@ -35,6 +35,10 @@ void sch__rec_key(const struct sch_rec *rec, struct sch_key *ret)
 		mu_put_be32(ret->bytes + 8, ((const struct sch_step *)rec)->step);
 		ret->len = 12;
 		break;
+	case SCH_ROW_ARRAY:
+		mu_put_be32(ret->bytes, ((const struct sch_array *)rec)->id);
+		ret->len = 4;
+		break;
 	case SCH_ROW_NODE_KEY:
 		text_key(ret, ((const struct sch_key_rec *)rec)->row->node);
 		break;
@@ -180,6 +184,9 @@ void sch__rec_pack(const struct sch_state *st, const struct sch_rec *rec, struct
 	case SCH_ROW_STEP:
 		mu_buf_add(out, ((const struct sch_step *)rec)->bytes, ((const struct sch_step *)rec)->len);
 		break;
+	case SCH_ROW_ARRAY:
+		sch__array_pack((const struct sch_array *)rec, out);
+		break;
 	case SCH_ROW_ACCOUNT:
 	case SCH_ROW_USER:
 	case SCH_ROW_ASSOC:
@@ -214,6 +221,9 @@ void sch__rec_free(struct sch_state *st, struct sch_rec *rec)
 	case SCH_ROW_STEP:
 		sch__free(st, rec, sizeof(struct sch_step) + ((struct sch_step *)rec)->len);
 		break;
+	case SCH_ROW_ARRAY:
+		sch__array_free(st, (struct sch_array *)rec);
+		break;
 	case SCH_ROW_ACCOUNT:
 	case SCH_ROW_USER:
 	case SCH_ROW_ASSOC:
@@ -240,6 +250,8 @@ struct sch_rec *sch__rec_find(struct sch_state *st, const struct sch_key *key)
 		return mu_map_get(&st->node_by_name, key->bytes, key->len);
 	case SCH_ROW_JOB:
 		return key->len == 4 ? mu_map_get_u64(&st->jobs, mu_get_be32(key->bytes)) : NULL;
+	case SCH_ROW_ARRAY:
+		return key->len == 4 ? mu_map_get_u64(&st->arrays, mu_get_be32(key->bytes)) : NULL;
 	case SCH_ROW_STEP:
 		return mu_map_get(&st->steps, key->bytes, key->len);
 	case SCH_ROW_NODE_KEY:
@@ -314,11 +326,12 @@ static int walk_kind(const struct sch_state *st, uint8_t kind, struct mu_buf *bu
 						    [SCH_ROW_ACCOUNT] = &st->accounts.account,
 						    [SCH_ROW_USER] = &st->accounts.user,
 						    [SCH_ROW_ASSOC] = &st->accounts.assoc,
-						    [SCH_ROW_QOS] = &st->accounts.qos};
+						    [SCH_ROW_QOS] = &st->accounts.qos,
+						    [SCH_ROW_ARRAY] = &st->arrays};
 	if (kind == SCH_ROW_ANSWER)
 		return walk_answers(st, buf, sink, arg);
 	if (kind != SCH_ROW_CLUSTER && kind != SCH_ROW_CONFIG)
-		return walk_map(st, maps[kind], buf, sink, arg);
+		return !maps[kind] ? 0 : walk_map(st, maps[kind], buf, sink, arg);
 	if (kind == SCH_ROW_CONFIG && !st->config.rec.counted)
 		return 0;
 	mu_buf_reset(buf);

@@ -136,6 +136,7 @@ static void fill(const struct sch_job *j, Mu__JobRow *row, struct mu_arena *aren
 {
 	mu__job_row__init(row);
 	plain_row(j, row);
+	sch__job_array_row(j, row, arena);
 	if (j->run)
 		run_row(j->run, row, arena);
 }
@@ -224,6 +225,7 @@ void sch__job_free(struct sch_state *st, struct sch_job *j)
 	sch__str_drop(st, &j->part_qos);
 	sch__plan_clear(st, j);
 	sch__depend_clear(st, j);
+	sch__job_tasks_free(st, j);
 	mu_pool_put(&st->job_pool, j);
 }
 
@@ -332,8 +334,11 @@ int sch__job_load(struct sch_state *st, const Mu__JobRow *row, struct mu_err *er
 	j->who = sch__person(st, row->uid, row->gid, row->user, row->group, row->groups, row->n_groups);
 	load_plain(st, j, row);
 	mu_map_put_u64(&st->jobs, j->id, j);
+	int rc = sch__array_join(st, j, row, err);
+	if (rc)
+		return rc;
 	if (row->attempt || row->n_alloc || row->n_left || row->node_list) {
-		int rc = load_run(st, j, row);
+		rc = load_run(st, j, row);
 		if (rc)
 			return mu_fail(err, MU_ECORRUPT,
 				       "job row %u: an allocation on a node or device that State lacks",

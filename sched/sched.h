@@ -41,7 +41,8 @@ enum sch_row_kind {			   /* numbers on disk */
 		    SCH_ROW_USER = 10,	   /* Mu__UserRow, key name */
 		    SCH_ROW_ASSOC = 11,	   /* Mu__AssocRow, key be32 id */
 		    SCH_ROW_QOS = 12,	   /* Mu__QosRow, key name */
-		    SCH_ROW_KINDS = 13
+		    SCH_ROW_ARRAY = 14,	   /* Mu__ArrayRow, key be32 id */
+		    SCH_ROW_KINDS = 15
 };
 enum { SCH_KEY_MAX = 255 };
 struct sch_key {
@@ -87,6 +88,15 @@ const Mu__ClusterRow *
 sch_cluster(const struct sch_state *st); /* borrowed until the next evolve; so are the next four */
 const Mu__Config *sch_config(const struct sch_state *st);
 const Mu__JobRow *sch_job(const struct sch_state *st, uint32_t id); /* NULL when not in State */
+/* Of array ID: how many tasks it has, how many of them wait, run or are ending, and have failed. False when State
+ * knows no such array. */
+struct sch_array_counts {
+	uint32_t tasks, waiting, active, failed, uid;
+};
+bool sch_array_counts(const struct sch_state *st, uint32_t id, struct sch_array_counts *ret);
+/* A job row of array ID: one that has not ended where there is one. NULL as above. */
+const Mu__JobRow *sch_array_job(const struct sch_state *st, uint32_t id);
+const Mu__JobRow *sch_task(const struct sch_state *st, uint32_t array, uint32_t index); /* NULL: not in State */
 const Mu__NodeRow *sch_node(const struct sch_state *st, const char *name);
 const Mu__NodeKeyRow *sch_node_key(const struct sch_state *st, const char *name);
 bool sch_founded(const struct sch_state *st);

@@ -106,6 +106,11 @@ static void drop_job(struct sch_state *st, void *v)
 	sch__job_free(st, v);
 }
 
+static void drop_array(struct sch_state *st, void *v)
+{
+	sch__array_free(st, v);
+}
+
 static void drop_answer(struct sch_state *st, void *v)
 {
 	struct sch_answer *a = v;
@@ -140,6 +145,7 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	if (!st)
 		return NULL;
 	drain(st, &st->jobs, drop_job);
+	drain(st, &st->arrays, drop_array);
 	drain(st, &st->answers, drop_answer);
 	drain(st, &st->steps, drop_step);
 	drain(st, &st->node_key, drop_key);
@@ -150,7 +156,7 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	drain(st, &st->part_by_name, drop_part);
 	sch__free(st, st->part, st->part_count * sizeof(struct sch_part *));
 	mu_map_clear(&st->classes);
-	struct mu_map *index[] = {&st->begins, &st->due, &st->running, &st->tombs, &st->silent, &st->plans, &st->children, &st->named};
+	struct mu_map *index[] = {&st->begins, &st->due, &st->running, &st->tombs, &st->silent, &st->plans, &st->children, &st->named, &st->tasks};
 	for (size_t i = 0; i < sizeof(index) / sizeof(index[0]); i++)
 		mu_map_clear(index[i]);
 	mu_map_clear(&st->strs);
@@ -307,7 +313,7 @@ void sch_counts(const struct sch_state *st, struct sch_counts *ret)
 		count_gpus(n, ret);
 	}
 	/* A map's entry takes some 64 bytes beside its value; a waiting job has two. */
-	size_t entries = st->jobs.count + st->pending + st->steps.count + st->answers.count + st->strs.count +
+	size_t entries = 2 * st->jobs.count + st->tasks.count + st->arrays.count + st->steps.count + st->answers.count + st->strs.count +
 			 st->specs.count;
 	ret->state_bytes =
 	    sizeof(*st) + 64 * entries + st->bytes + st->job_pool.total * sizeof(struct sch_job) +

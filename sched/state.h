@@ -119,9 +119,13 @@ struct sch_run {
 	uint64_t signal_seq, signal_pos;
 	int64_t span_usec, kill_usec, preempt_usec;
 };
+struct sch_array;
 struct sch_job {
 	struct sch_rec rec;
 	uint32_t id;
+	uint32_t task;		 /* of ARRAY, where it is one task */
+	struct sch_array *array; /* NULL: no task of an array */
+	struct mu_runs *tasks;	 /* several tasks of it; NULL: one */
 	uint8_t state, reason, end_state, launch_failures;
 	bool held_by_admin, has_canceller, requeue_after, hold_after;
 	bool queued;	  /* in the queues of its partitions */
@@ -209,6 +213,7 @@ struct sch_part {
 };
 /* Accounts, users, associations, QOS and what follows from them. */
 #include "sched/account.h"
+#include "sched/array.h"
 
 struct sch_step {
 	struct sch_rec rec;
@@ -263,6 +268,9 @@ struct sch_state {
 	struct mu_bits usable; /* by rank */
 
 	struct mu_map jobs;  /* by id */
+	struct mu_map arrays; /* by id */
+	struct mu_map tasks;  /* be32 array, be32 task, be32 id: records of arrays */
+	uint32_t job_tasks;   /* jobs in State, each task of an array by itself */
 	struct mu_map steps; /* be32 job, attempt, step */
 	struct mu_map answers;
 	struct mu_map begins;	/* be64 eligible, be32 id: jobs that wait for their begin time */
@@ -488,6 +496,7 @@ struct sch_want {
 	uint32_t assoc;
 	uint32_t job_gpus;
 	bool tasks_by_gpus; /* the number of tasks follows from them */
+	uint32_t tasks; /* of an array; else 1 */
 };
 int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
 		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err);
@@ -658,6 +667,7 @@ void sch__plan_clear(struct sch_state *st, struct sch_job *j);
  * places. */
 uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,
 			 struct sch_pick *pick);
+void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena); /* neighbours that hold the same: one element */
 int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p);
 
 /* depend.c */
@@ -670,6 +680,8 @@ int sch__depends_check(const struct sch_state *st, const Mu__JobSpec *spec, uint
 		       struct mu_err *err);
 void sch__depend_new(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *spec,
 		     Mu__ResolvedParent *const *resolved, size_t count);
+/* Of an array: tasks whose counterparts (aftercorr) have ended leave the others. J is in all indexes. */
+void sch__depend_apart(struct sch_ev *ev, struct sch_job *j, Mu__ResolvedParent *const *resolved, size_t count);
 void sch__depend_load(struct sch_state *st, struct sch_job *j, const char *letters, int64_t due_usec);
 void sch__depend_clear(struct sch_state *st, struct sch_job *j);
 void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in);
@@ -684,7 +696,10 @@ void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j);
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);
 void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, struct sch_alloc *alloc,
 		    uint32_t count, bool exclusive);
+/* due.c: when the first silent node is to be given up; 0: never. */
+int64_t sch__silence_due(const struct sch_state *st);
 void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign);
+void sch__job_split_refs(struct sch_state *st, const struct sch_job *j); /* J was counted with another */
 void sch__alloc_released(struct sch_ev *ev, struct sch_job *j, struct sch_alloc *a);
 void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state); /* RUNNING -> COMPLETING */
 void sch__job_settle(struct sch_ev *ev,

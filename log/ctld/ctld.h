@@ -37,6 +37,7 @@ enum {
 	CTL_REQUEST_SEC = 12,                /* a request that found no leader for so long is answered */
 	CTL_VERDICT_RING = 64,               /* entries whose verdicts are kept for their proposers; > CTL_IN_FLIGHT */
 	CTL_DIGEST_EVERY = 1024,
+	CTL_RESOLVED_ROWS = 20000,	     /* of one array's tasks in history, some 10 us each */
 	CTL_RESOLVED_MAX = 100,              /* ended jobs of one dependency: so many reads of history, tens of microseconds each */
 	CTL_DECIDE_STEPS = 400000,           /* counted steps of one slice: some milliseconds */
 	CTL_READERS = 3,

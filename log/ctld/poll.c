@@ -323,10 +323,21 @@ void ctl_poll_changes(struct ctl *c, const struct sch_changes *changes)
 }
 
 /* ---- waiting for a job ---- */
+/* The row that answers for a job; for an array one that has not ended, as long as there is one. */
+static const Mu__JobRow *waited_for(struct ctl *c, uint32_t id)
+{
+	const Mu__JobRow *job = sch_array_job(c->st, id);
+
+	return job ? job : sch_job(c->st, id);
+}
+
 static bool wait_over(struct ctl *c, const struct ctl_wait *w)
 {
-	const Mu__JobRow *job = sch_job(c->st, w->job);
+	struct sch_array_counts array;
 
+	if (sch_array_counts(c->st, w->job, &array)) /* Asked often: its rows are looked at only for the answer. */
+		return !(array.waiting + array.active) || (w->until == 2 && array.waiting < array.tasks);
+	const Mu__JobRow *job = sch_job(c->st, w->job);
 	if (!job)
 		return w->job < sch_cluster(c->st)->next_job_id || ctl_mono_msec() >= w->unknown_msec;
 	if (mu_job_state_ended(job->state))
@@ -336,7 +347,7 @@ static bool wait_over(struct ctl *c, const struct ctl_wait *w)
 
 static void wait_answer(struct ctl *c, struct ctl_wait *w)
 {
-	const Mu__JobRow *job = sch_job(c->st, w->job);
+	const Mu__JobRow *job = waited_for(c, w->job);
 	Mu__Reply reply = MU__REPLY__INIT;
 	Mu__JobRow copy;
 
@@ -362,7 +373,7 @@ static void wait_answer(struct ctl *c, struct ctl_wait *w)
 void ctl_wait_add(struct ctl *c, struct ctl_req *req)
 {
 	const Mu__WaitAsk *ask = req->request->wait;
-	const Mu__JobRow *job = sch_job(c->st, ask->job);
+	const Mu__JobRow *job = waited_for(c, ask->job);
 	struct ctl_wait *w;
 
 	if (!sch_founded(c->st)) {

@@ -4,52 +4,152 @@
 
 #include <string.h>
 
+#include "proto/array.h"
 #include "proto/depend.h"
 #include "proto/pb.h"
 #include "proto/states.h"
 #include "query/rows.h"
 
-static void add(Mu__Submitted *submitted, const Mu__JobRow *job, struct mu_arena *arena)
+static Mu__ResolvedParent *add(Mu__Submitted *submitted, uint32_t id, uint32_t state, struct mu_arena *arena)
 {
 	Mu__ResolvedParent *r = mu_arena_alloc(arena, sizeof *r);
 
 	mu__resolved_parent__init(r);
-	r->has_job = r->has_state = r->has_exit_code = r->has_pos = 1;
-	r->job = job->id;
-	r->state = job->state;
-	r->exit_code = job->exit_code;
-	r->pos = job->end_pos;
+	r->has_job = r->has_state = 1;
+	r->job = id;
+	r->state = state;
 	submitted->resolved[submitted->n_resolved++] = r;
+	return r;
 }
 
-/* Asks history for the jobs of ID. One that it does not know stays unknown, and admission refuses it. */
-static void from_history(struct ctl *c, Mu__Submitted *submitted, uint32_t *id, size_t count, struct mu_arena *arena)
+static void add_job(Mu__Submitted *submitted, const Mu__JobRow *job, struct mu_arena *arena)
+{
+	Mu__ResolvedParent *r = add(submitted, job->id, job->state, arena);
+
+	r->has_exit_code = r->has_pos = 1;
+	r->exit_code = job->exit_code;
+	r->pos = job->end_pos;
+}
+
+/* What history has of one job, or of an array's jobs. */
+struct past {
+	const Mu__JobRow **row;
+	size_t count;
+};
+
+static int from_history(struct ctl *c, uint32_t id, struct past *ret, struct mu_arena *arena, struct mu_err *err)
 {
 	const struct query_caller caller = {.operator = true};
 	Mu__Query query = MU__QUERY__INIT;
-	Mu__Rows rows = MU__ROWS__INIT;
-	struct mu_err err = {0};
+	struct mu_err why = {0};
 
-	query.has_what = 1;
+	query.has_what = query.has_slim = query.slim = 1;
 	query.what = MU__WHAT__WHAT_ACCT;
-	query.job = id;
-	query.n_job = count;
-	if (query_rows(c->view, &query, &caller, arena, &rows, &err))
-		return;
-	for (size_t i = 0; i < rows.n_row && submitted->n_resolved < CTL_RESOLVED_MAX; i++) {
-		const Mu__HistRow *row = (const Mu__HistRow *)mu_pb_unpack(&mu__hist_row__descriptor, rows.row[i].data,
-									    rows.row[i].len, arena);
-		if (row && row->job && mu_job_state_ended(row->job->state))
-			add(submitted, row->job, arena);
+	query.job = &id;
+	query.n_job = 1;
+	ret->row = mu_arena_alloc(arena, CTL_RESOLVED_ROWS * sizeof ret->row[0]);
+	for (;;) {
+		Mu__Rows rows = MU__ROWS__INIT;
+
+		if (query_rows(c->view, &query, &caller, arena, &rows, &why))
+			return 0; /* Nothing is known: admission refuses it. */
+		for (size_t i = 0; i < rows.n_row; i++) {
+			const Mu__HistRow *row = (const Mu__HistRow *)mu_pb_unpack(&mu__hist_row__descriptor, rows.row[i].data,
+										    rows.row[i].len, arena);
+			if (!row || !row->job || !mu_job_state_ended(row->job->state))
+				continue;
+			if (ret->count == CTL_RESOLVED_ROWS)
+				return mu_fail(err, MU_EDEPENDENCY,
+					       "Job %u has too many tasks that ended long ago to ask history for them", id);
+			ret->row[ret->count++] = row->job;
+		}
+		if (!rows.has_next_key)
+			return 0;
+		query.has_after_key = 1;
+		query.after_key = rows.next_key;
 	}
+}
+
+/* Indexes of the tasks that ended so, "1-4,7"; "" for none. */
+static char *tasks_that(const struct past *past, uint32_t id, bool well, struct mu_arena *arena)
+{
+	struct mu_bits bits = {0};
+	struct mu_buf list = {0};
+
+	mu_buf_str(&list, "");
+	for (size_t i = 0; i < past->count; i++) {
+		const Mu__JobRow *j = past->row[i];
+		struct mu_tasks tasks;
+		struct mu_runs runs = {0};
+
+		if (j->array_job != id || (j->state == JOB_COMPLETED) != well)
+			continue;
+		if (j->has_array_task) {
+			mu_bits_set(&bits, j->array_task);
+		} else if (j->spec && j->spec->array && !mu_tasks_parse(j->spec->array, UINT32_MAX, &tasks, NULL)) {
+			mu_runs_unpack(j->array_run, j->n_array_run, tasks.total, &runs);
+			for (uint32_t n = mu_runs_next(&runs, 0); n != UINT32_MAX; n = mu_runs_next(&runs, n + 1))
+				mu_bits_set(&bits, mu_tasks_index(&tasks, n));
+			mu_runs_free(&runs);
+			mu_tasks_free(&tasks);
+		}
+	}
+	if (mu_bits_next(&bits, 0) != UINT32_MAX)
+		mu_array_print(&bits, 0, &list);
+	char *text = mu_arena_strdup(arena, (const char *)list.data);
+	mu_buf_free(&list);
+	mu_bits_free(&bits);
+	return text;
+}
+
+static bool lists(const char *list, uint32_t task)
+{
+	struct mu_tasks tasks;
+
+	if (!*list || mu_tasks_parse(list, UINT32_MAX, &tasks, NULL))
+		return false;
+	bool found = mu_tasks_ordinal(&tasks, task) != UINT32_MAX;
+	mu_tasks_free(&tasks);
+	return found;
+}
+
+/* ITEM is about an array that State has in part or not at all, or about a job that it has not. */
+static int ask_history(struct ctl *c, Mu__Submitted *submitted, const struct mu_depend *item, bool here,
+		       struct mu_arena *arena, struct mu_err *err)
+{
+	struct past past = {0};
+	bool array = false;
+	int code = from_history(c, item->job, &past, arena, err);
+
+	for (size_t i = 0; i < past.count; i++)
+		array = array || past.row[i]->array_job == item->job;
+	if (code || !past.count)
+		return code;
+	if (!array) {
+		if (!item->has_task)
+			add_job(submitted, past.row[past.count - 1], arena);
+		return 0;
+	}
+	char *done = tasks_that(&past, item->job, true, arena), *failed = tasks_that(&past, item->job, false, arena);
+	if (!item->has_task) {
+		Mu__ResolvedParent *r = add(submitted, item->job, *failed ? JOB_FAILED : JOB_COMPLETED, arena);
+		if (here || *failed) { /* Each task by itself, where they differ. */
+			r->done = done;
+			r->failed = failed;
+		}
+	} else if (lists(done, item->task) || lists(failed, item->task)) {
+		Mu__ResolvedParent *r =
+		    add(submitted, item->job, lists(done, item->task) ? JOB_COMPLETED : JOB_FAILED, arena);
+		r->has_task_index = 1;
+		r->task_index = item->task;
+	}
+	return 0;
 }
 
 int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena, struct mu_err *err)
 {
 	const char *text = submitted->spec->dependency;
 	struct mu_depends d = {0};
-	uint32_t *missing;
-	size_t count = 0;
 	int code;
 
 	submitted->n_resolved = 0;
@@ -58,19 +158,30 @@ int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena,
 	code = mu_depends_parse(text, arena, &d, err);
 	if (code)
 		return code;
-	missing = mu_arena_alloc(arena, (d.count + 1) * sizeof missing[0]);
 	submitted->resolved = mu_arena_alloc(arena, (CTL_RESOLVED_MAX + 1) * sizeof submitted->resolved[0]);
-	for (size_t i = 0; i < d.count; i++) {
-		const Mu__JobRow *job = d.item[i].job ? sch_job(c->st, d.item[i].job) : NULL;
+	for (size_t i = 0; i < d.count && !code; i++) {
+		const struct mu_depend *item = &d.item[i];
+		struct sch_array_counts array;
+		bool here = item->job && sch_array_counts(c->st, item->job, &array);
+		const Mu__JobRow *job = !item->job	  ? NULL
+					: item->has_task ? sch_task(c->st, item->job, item->task)
+							  : sch_job(c->st, item->job);
 
-		if (job && mu_job_state_ended(job->state) && submitted->n_resolved < CTL_RESOLVED_MAX)
-			add(submitted, job, arena);
-		else if (!job && d.item[i].job)
-			missing[count++] = d.item[i].job;
+		if (!item->job || (here && !item->has_task && item->kind != MU_DEPEND_AFTERCORR))
+			continue; /* State itself knows of the whole array. */
+		if (submitted->n_resolved == CTL_RESOLVED_MAX)
+			return mu_fail(err, MU_EDEPENDENCY, "A job may depend on at most %u jobs that have ended", CTL_RESOLVED_MAX);
+		if (here ? item->has_task && job : job != NULL) {
+			if (mu_job_state_ended(job->state) && item->has_task) {
+				Mu__ResolvedParent *r = add(submitted, item->job, job->state, arena);
+				r->has_task_index = 1;
+				r->task_index = item->task;
+			} else if (mu_job_state_ended(job->state)) {
+				add_job(submitted, job, arena);
+			}
+			continue;
+		}
+		code = ask_history(c, submitted, item, here, arena, err);
 	}
-	if (count + submitted->n_resolved > CTL_RESOLVED_MAX)
-		return mu_fail(err, MU_EDEPENDENCY, "A job may depend on at most %u jobs that have ended", CTL_RESOLVED_MAX);
-	if (count)
-		from_history(c, submitted, missing, count, arena);
-	return 0;
+	return code;
 }

@@ -24,7 +24,7 @@
 		m_;                                                   \
 	})
 
-enum { ACCOUNTS = 6, USERS = 4, EVENTS = 120 };
+enum { ACCOUNTS = 6, USERS = 4, EVENTS = 120, IDS = 4096 };
 struct world {
 	struct harness h;
 	struct mu_seed seed;
@@ -32,6 +32,7 @@ struct world {
 	int parent[ACCOUNTS]; /* -1: the root */
 	int64_t cpu_cap[ACCOUNTS], job_cap[ACCOUNTS], user_cap;
 	int64_t cpus[ACCOUNTS], jobs[ACCOUNTS], of_user[USERS];
+	uint32_t of_array[IDS]; /* tasks that run, by the array's id */
 };
 
 static Mu__Event *event(struct world *w, Mu__Event__KindCase kind, bool leader, unsigned user)
@@ -153,6 +154,10 @@ static int add_job(void *arg, const struct sch_key *key, const uint8_t *row, siz
 		w->jobs[a]++;
 	}
 	w->of_user[j->user[1] - '0']++;
+	if (j->array_job && j->array_job < IDS && ++w->of_array[j->array_job] > j->array_throttle &&
+	    j->array_throttle)
+		h_fail(&w->h, "array %u runs %u tasks, %u at once are its limit", j->array_job,
+		       w->of_array[j->array_job], j->array_throttle);
 	return 0;
 }
 
@@ -161,6 +166,7 @@ static void check(struct world *w)
 	memset(w->cpus, 0, sizeof(w->cpus));
 	memset(w->jobs, 0, sizeof(w->jobs));
 	memset(w->of_user, 0, sizeof(w->of_user));
+	memset(w->of_array, 0, sizeof(w->of_array));
 	sch_rows(w->h.st, SCH_ROW_JOB, add_job, w);
 	if (sch_cluster(w->h.st)->starts_void) /* Nothing comes between a decision and its fold here. */
 		h_fail(&w->h, "a pass started what its own starts forbid");
@@ -185,6 +191,8 @@ static void submit(struct world *w)
 	SET(s, ntasks, 1 + mu_seed_below(&w->seed, 5));
 	SET(s, time_limit_sec, 600);
 	SET(s, batch, 1);
+	if (mu_seed_below(&w->seed, 4) == 0)
+		s->array = (char *)(mu_seed_below(&w->seed, 2) ? "1-9" : "0-20:4%2");
 	h_apply(&w->h, e);
 }
 

@@ -2,9 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/array.h"
 #include "proto/states.h"
 #include "proto/why.h"
 #include "tests/sched/story.h"
+
+static const char *task_list(struct story *s, const Mu__JobRow *j);
 
 static const char *exit_text(struct story *s, const Mu__JobRow *j)
 {
@@ -79,6 +82,8 @@ static const char *job_value(struct story *s, const Mu__JobRow *j, const char *k
 					    (unsigned long long)j->signal_seq)},
 		 {"account", j->account ? j->account : "none"},
 		 {"qos", j->qos ? j->qos : "none"},
+		 {"id", mu_arena_printf(&s->arena, "%u", j->id)},
+		 {"tasks", task_list(s, j)},
 		 {"name", j->spec->name ? j->spec->name : "none"}};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		if (strcmp(v[i].key, key) == 0)
@@ -253,10 +258,65 @@ static bool expect_count(struct story *s, char **word)
 	return true;
 }
 
+struct search {
+	uint32_t array, task, id;
+};
+
+static int find_task(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct search *f = arg;
+	struct mu_arena arena = {0};
+	struct mu_tasks tasks = {0};
+	struct mu_runs runs = {0};
+	const Mu__JobRow *j = (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, row, len, &arena);
+	bool ours = j->array_job == f->array && j->has_array_task && j->array_task == f->task;
+	if (j->array_job == f->array && j->n_array_run &&
+	    mu_tasks_parse(j->spec->array, UINT32_MAX, &tasks, NULL) == 0) {
+		mu_runs_unpack(j->array_run, j->n_array_run, tasks.total, &runs);
+		uint32_t ordinal = mu_tasks_ordinal(&tasks, f->task);
+		ours = ordinal != UINT32_MAX && mu_runs_has(&runs, ordinal);
+	}
+	if (ours)
+		f->id = j->id;
+	mu_runs_free(&runs);
+	mu_tasks_free(&tasks);
+	mu_arena_free(&arena);
+	return 0;
+}
+
+uint32_t story_job(struct story *s, const char *name)
+{
+	char *end;
+	struct search f = {.array = (uint32_t)strtoul(name, &end, 10)};
+	if (*end != '_')
+		return f.array;
+	f.task = (uint32_t)strtoul(end + 1, NULL, 10);
+	sch_rows(s->h.st, SCH_ROW_JOB, find_task, &f);
+	return f.id;
+}
+
+static const char *task_list(struct story *s, const Mu__JobRow *j)
+{
+	struct mu_tasks tasks = {0};
+	struct mu_runs runs = {0};
+	struct mu_buf text = {0};
+	if (!j->array_job || mu_tasks_parse(j->spec->array, UINT32_MAX, &tasks, NULL))
+		return "none";
+	if (j->has_array_task)
+		return mu_arena_printf(&s->arena, "%u", j->array_task);
+	mu_runs_unpack(j->array_run, j->n_array_run, tasks.total, &runs);
+	mu_runs_print(&runs, &tasks, j->array_throttle, &text);
+	const char *list = mu_arena_strdup(&s->arena, (const char *)text.data);
+	mu_buf_free(&text);
+	mu_runs_free(&runs);
+	mu_tasks_free(&tasks);
+	return list;
+}
+
 bool act_expect(struct story *s, char **word)
 {
 	if (strcmp(word[0], "job") == 0) {
-		const Mu__JobRow *j = sch_job(s->h.st, (uint32_t)strtoul(word[1], NULL, 10));
+		const Mu__JobRow *j = sch_job(s->h.st, story_job(s, word[1]));
 		if (word[2] && strcmp(word[2], "gone") == 0)
 			return !j || wrong(s, "job %s is still there", word[1]);
 		return j ? expect_pairs(s, word + 2, j, true) && has_why(s, sch_job(s->h.st, j->id))

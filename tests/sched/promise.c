@@ -23,14 +23,15 @@
 		m_;                                                   \
 	})
 
-enum { JOBS = 48, ROUNDS = 220, SEC = 1000000 };
+enum { JOBS = 48, IDS = 512, ROUNDS = 220, SEC = 1000000 };
 struct world {
 	struct harness h;
 	struct mu_seed seed;
 	struct mu_arena arena;
 	uint32_t nodes, jobs;
-	int64_t promise[JOBS + 1]; /* by id: the earliest planned start seen; 0: none yet */
-	int64_t ends[JOBS + 1];	   /* by id: when the running job will end */
+	int64_t promise[IDS]; /* by id: the earliest planned start seen; 0: none yet. Of an array: its next task */
+	int64_t ends[IDS];    /* by id: when the running job will end */
+	uint32_t size[IDS];   /* by id: tasks that wait together */
 	uint64_t plans, kept;
 };
 
@@ -204,6 +205,10 @@ static void submit(struct world *w)
 	}
 	shape(w, s);
 	SET(s, exclusive, chance(w, 10));
+	if (chance(w, 20)) {
+		static const char *const arrays[] = {"0-1", "1-3", "0-8:2", "0-9"};
+		s->array = (char *)arrays[below(w, 4)];
+	}
 	if (chance(w, 5))
 		s->nodes_required = mu_arena_printf(&w->arena, "n%u", below(w, w->nodes));
 	if (h_apply(&w->h, e) == 0)
@@ -232,15 +237,21 @@ static void end(struct world *w, uint32_t id)
 	w->ends[id] = 0;
 }
 
+static uint32_t last_id(const struct world *w)
+{
+	uint32_t next = sch_cluster(w->h.st)->next_job_id;
+	return next < IDS ? next : IDS;
+}
+
 /* Time goes on to the next end or so; what ends then, ends. */
 static void pass_time(struct world *w)
 {
 	int64_t to = w->h.now_usec + (int64_t)(1 + below(w, 400)) * SEC;
-	for (uint32_t id = 1; id <= w->jobs; id++)
+	for (uint32_t id = 1; id < last_id(w); id++)
 		if (w->ends[id] && w->ends[id] < to)
 			to = w->ends[id];
 	w->h.now_usec = to;
-	for (uint32_t id = 1; id <= w->jobs; id++)
+	for (uint32_t id = 1; id < last_id(w); id++)
 		if (w->ends[id] && w->ends[id] <= to)
 			end(w, id);
 	Mu__Event *e = blank(w, MU__EVENT__KIND_TICK);
@@ -250,10 +261,34 @@ static void pass_time(struct world *w)
 
 /* ---- the promise ---- */
 
+static uint32_t size_of(const Mu__JobRow *j)
+{
+	uint32_t size = j->n_array_run ? 0 : 1;
+	for (size_t i = 1; i < j->n_array_run; i += 2)
+		size += j->array_run[i];
+	return size;
+}
+
+/* Tasks of the array have started: the first of them was promised to by now. */
+static bool tasks_started(struct world *w, uint32_t id, const Mu__JobRow *j)
+{
+	uint32_t size = size_of(j), was = w->size[id];
+	w->size[id] = size;
+	if (!was || was == size)
+		return true;
+	if (w->promise[id] && w->h.now_usec > w->promise[id] + SEC)
+		return h_fail(&w->h, "the next task of %u was promised %lld and starts %lld s later", id,
+			      (long long)w->promise[id], (long long)(w->h.now_usec - w->promise[id]) / SEC);
+	w->promise[id] = 0;
+	return true;
+}
+
 static bool look(struct world *w)
 {
-	for (uint32_t id = 1; id <= w->jobs; id++) {
+	for (uint32_t id = 1; id < last_id(w); id++) {
 		const Mu__JobRow *j = sch_job(w->h.st, id);
+		if (!tasks_started(w, id, j))
+			return false;
 		int64_t said = j->state == JOB_PENDING ? j->plan_start_usec : j->start_usec;
 		if (j->state == JOB_RUNNING && !w->ends[id]) {
 			int64_t limit = j->time_limit_sec < 0 ? 2000 : j->time_limit_sec;
@@ -283,7 +318,7 @@ static bool decide(struct world *w)
 		if (!look(w))
 			return false;
 	}
-	for (uint32_t id = 1; id <= w->jobs; id++) {
+	for (uint32_t id = 1; id < last_id(w); id++) {
 		const Mu__JobRow *j = sch_job(w->h.st, id);
 		if (j->state == JOB_PENDING && w->promise[id] && w->promise[id] + SEC <= w->h.now_usec)
 			return h_fail(&w->h, "job %u waits beyond its promised start", id);

@@ -225,11 +225,13 @@ static Mu__JobSpec *random_spec(struct world *w)
 	if (chance(w, 8))
 		SET(s, deadline_usec, w->h.now_usec + (int64_t)below(w, 3000) * 1000000);
 	if (chance(w, 15)) {
-		static const char *const kinds[] = {"after", "afterany", "afterok", "afternotok"};
+		static const char *const kinds[] = {"after", "afterany", "afterok", "afternotok",
+						    "aftercorr"};
 		const char *between = chance(w, 50) ? "," : "?";
 		s->dependency = chance(w, 20)
 				    ? mu_arena_strdup(&w->arena, "singleton")
-				    : mu_arena_printf(&w->arena, "%s:%u", kinds[below(w, 4)], job_id(w));
+				    : mu_arena_printf(&w->arena, chance(w, 30) ? "%s:%u_1" : "%s:%u",
+						      kinds[below(w, 5)], job_id(w));
 		if (chance(w, 40))
 			s->dependency = mu_arena_printf(&w->arena, "%s%s%s:%u", s->dependency, between,
 							kinds[below(w, 4)], job_id(w));
@@ -241,6 +243,10 @@ static Mu__JobSpec *random_spec(struct world *w)
 	if (chance(w, 30))
 		s->name = mu_arena_printf(&w->arena, "name%u", below(w, 2));
 	SET(s, batch, chance(w, 90));
+	if (chance(w, 25)) {
+		static const char *const arrays[] = {"0-4%2", "1-9:3", "0", "2,5,7-8", "1-2", "0-9%3", "1-60"};
+		s->array = (char *)arrays[below(w, 7)];
+	}
 	if (chance(w, 20))
 		SET(s, requeue, chance(w, 50));
 	return s;
@@ -262,12 +268,22 @@ static void act_on_job(struct world *w, Mu__Event *e)
 	size_t n = 1 + below(w, 2);
 	id[0] = job_id(w);
 	id[1] = job_id(w);
+	static const char *const lists[] = {"1", "0-1", "1,4", "0-3:3", "2-50"};
+	Mu__ArrayTasks **some = mu_arena_alloc(&w->arena, sizeof(some[0]));
+	size_t n_some = chance(w, 30);
+	some[0] = NEW(w, Mu__ArrayTasks, mu__array_tasks__init);
+	SET(some[0], job, job_id(w));
+	some[0]->tasks = (char *)lists[below(w, 5)];
+	if (n_some && chance(w, 70))
+		n = 0;
 	switch (below(w, 4)) {
 	case 0:
 		e->kind_case = MU__EVENT__KIND_JOB_SIGNAL;
 		e->job_signal = NEW(w, Mu__JobSignal, mu__job_signal__init);
 		e->job_signal->job = id;
 		e->job_signal->n_job = n;
+		e->job_signal->some = some;
+		e->job_signal->n_some = n_some;
 		if (chance(w, 30))
 			SET(e->job_signal, signal, below(w, 70));
 		return;
@@ -276,6 +292,8 @@ static void act_on_job(struct world *w, Mu__Event *e)
 		e->job_hold = NEW(w, Mu__JobHold, mu__job_hold__init);
 		e->job_hold->job = id;
 		e->job_hold->n_job = n;
+		e->job_hold->some = some;
+		e->job_hold->n_some = n_some;
 		SET(e->job_hold, release, chance(w, 60));
 		SET(e->job_hold, by_admin, chance(w, 50));
 		return;
@@ -284,12 +302,18 @@ static void act_on_job(struct world *w, Mu__Event *e)
 		e->job_requeue = NEW(w, Mu__JobRequeue, mu__job_requeue__init);
 		e->job_requeue->job = id;
 		e->job_requeue->n_job = n;
+		e->job_requeue->some = some;
+		e->job_requeue->n_some = n_some;
 		SET(e->job_requeue, hold, chance(w, 20));
 		return;
 	default:
 		e->kind_case = MU__EVENT__KIND_JOB_UPDATE;
 		e->job_update = NEW(w, Mu__JobUpdate, mu__job_update__init);
 		SET(e->job_update, job, id[0]);
+		if (n_some)
+			e->job_update->tasks = some[0]->tasks;
+		if (chance(w, 30))
+			SET(e->job_update, array_throttle, below(w, 4));
 		e->job_update->spec =
 		    chance(w, 60) ? random_spec(w) : NEW(w, Mu__JobSpec, mu__job_spec__init);
 		if (chance(w, 50))
@@ -452,6 +476,8 @@ static void forged(struct world *w, Mu__Event *e)
 	SET(d, cursor_in, c->cursor);
 	SET(s, job, job_id(w));
 	SET(s, attempt, 1 + below(w, 2));
+	if (chance(w, 30))
+		SET(s, task_index, below(w, 5));
 	s->partition = part_name(w);
 	a->node = chance(w, 80) ? node_name(w) : mu_arena_printf(&w->arena, "n[0-%u]", below(w, 3));
 	a->cpu_list = mu_arena_printf(&w->arena, "%u-%u", below(w, 3), 2 + below(w, 3));

@@ -6,6 +6,7 @@
  * partition config SlurmdTimeout=300 ...                                any other key of slurm.conf found
  * [silent]              found the cluster (done by itself before the first act); nodes register unless silent
  *   submit user=alice [op] -n2 -t10 --mem=100 ...               sbatch's option words
+ *   (jobs are 12, or tasks of an array 12_3 and 12_[1-4]; update 12 throttle=N)
  *   tick SECONDS · decide [slices] · leader · heard all|n1,n2
  *   end JOB [exit=N] [signal=N] [oom=N]                         the batch script ends and every node has
  * released report JOB NODE [batch] [exit=N] [signal=N] [cause=WORD] [detail=TEXT] [released] [attempt=N] node
@@ -289,12 +290,35 @@ static bool act_submit(struct story *s, char **word)
 	return story_ask(s, e);
 }
 
-static size_t ids(struct story *s, const char *text, uint32_t **ret)
+/* "3,5_[1-2],7_4": jobs, and tasks of arrays. */
+struct named {
+	uint32_t *id;
+	size_t count;
+	Mu__ArrayTasks **some;
+	size_t some_count;
+};
+
+static struct named ids(struct story *s, const char *text)
 {
-	size_t n = 0;
-	*ret = mu_arena_alloc(&s->arena, 64 * sizeof(uint32_t));
-	for (const char *p = text; p && *p && n < 64; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-		(*ret)[n++] = (uint32_t)strtoul(p, NULL, 10);
+	struct named n = {.id = mu_arena_alloc(&s->arena, 64 * sizeof(uint32_t)),
+			  .some = mu_arena_alloc(&s->arena, 64 * sizeof(n.some[0]))};
+	while (text && *text && n.count + n.some_count < 64) {
+		char *end;
+		uint32_t id = (uint32_t)strtoul(text, &end, 10);
+		if (*end == '_') {
+			const char *list = end + 1 + (end[1] == '[');
+			size_t len = strcspn(list, end[1] == '[' ? "]" : ",");
+			Mu__ArrayTasks *t = mu_arena_alloc(&s->arena, sizeof(*t));
+			mu__array_tasks__init(t);
+			SET(t, job, id);
+			t->tasks = mu_arena_printf(&s->arena, "%.*s", (int)len, list);
+			n.some[n.some_count++] = t;
+			end = (char *)list + len + (end[1] == '[');
+		} else {
+			n.id[n.count++] = id;
+		}
+		text = *end == ',' ? end + 1 : NULL;
+	}
 	return n;
 }
 
@@ -303,7 +327,11 @@ static bool act_signal(struct story *s, char **word)
 	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_SIGNAL);
 	e->job_signal = mu_arena_alloc(&s->arena, sizeof(*e->job_signal));
 	mu__job_signal__init(e->job_signal);
-	e->job_signal->n_job = ids(s, word[0], &e->job_signal->job);
+	struct named n = ids(s, word[0]);
+	e->job_signal->job = n.id;
+	e->job_signal->n_job = n.count;
+	e->job_signal->some = n.some;
+	e->job_signal->n_some = n.some_count;
 	if (word[1] && isdigit((unsigned char)word[1][0]))
 		SET(e->job_signal, signal, (uint32_t)strtoul(word[1], NULL, 10));
 	e->author = story_author(s, word);
@@ -315,7 +343,11 @@ static bool hold(struct story *s, char **word, bool release)
 	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_HOLD);
 	e->job_hold = mu_arena_alloc(&s->arena, sizeof(*e->job_hold));
 	mu__job_hold__init(e->job_hold);
-	e->job_hold->n_job = ids(s, word[0], &e->job_hold->job);
+	struct named n = ids(s, word[0]);
+	e->job_hold->job = n.id;
+	e->job_hold->n_job = n.count;
+	e->job_hold->some = n.some;
+	e->job_hold->n_some = n.some_count;
 	SET(e->job_hold, release, release);
 	e->author = story_author(s, word);
 	SET(e->job_hold, by_admin, e->author->operator_);
@@ -337,7 +369,11 @@ static bool act_requeue(struct story *s, char **word)
 	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_REQUEUE);
 	e->job_requeue = mu_arena_alloc(&s->arena, sizeof(*e->job_requeue));
 	mu__job_requeue__init(e->job_requeue);
-	e->job_requeue->n_job = ids(s, word[0], &e->job_requeue->job);
+	struct named n = ids(s, word[0]);
+	e->job_requeue->job = n.id;
+	e->job_requeue->n_job = n.count;
+	e->job_requeue->some = n.some;
+	e->job_requeue->n_some = n.some_count;
 	SET(e->job_requeue, hold, flag(word, "hold"));
 	e->author = story_author(s, word);
 	return story_ask(s, e);
@@ -348,7 +384,11 @@ static bool act_update(struct story *s, char **word)
 	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_UPDATE);
 	e->job_update = mu_arena_alloc(&s->arena, sizeof(*e->job_update));
 	mu__job_update__init(e->job_update);
-	SET(e->job_update, job, (uint32_t)strtoul(word[0], NULL, 10));
+	struct named n = ids(s, word[0]);
+	SET(e->job_update, job, n.count ? n.id[0] : n.some[0]->job);
+	e->job_update->tasks = n.count ? NULL : n.some[0]->tasks;
+	if (story_value(word, "throttle"))
+		SET(e->job_update, array_throttle, (uint32_t)number(word, "throttle", 0));
 	e->job_update->spec = spec(s, word + 1);
 	SET(e->job_update, begin_now, flag(word, "now"));
 	e->author = story_author(s, word);
@@ -430,7 +470,7 @@ static bool report(struct story *s, uint32_t job, const char *node, char **word,
 static bool act_end(struct story *s, char **word)
 {
 	const char *names[256];
-	uint32_t job = (uint32_t)strtoul(word[0], NULL, 10);
+	uint32_t job = story_job(s, word[0]);
 	size_t count = sch_job_nodes(s->h.st, job, names, 256);
 	if (!count)
 		return wrong(s, "job %u runs nowhere", job);
@@ -444,7 +484,7 @@ static bool act_end(struct story *s, char **word)
 
 static bool act_report(struct story *s, char **word)
 {
-	return report(s, (uint32_t)strtoul(word[0], NULL, 10), word[1], word, flag(word, "batch"),
+	return report(s, story_job(s, word[0]), word[1], word, flag(word, "batch"),
 		      flag(word, "released"));
 }
 

@@ -37,6 +37,7 @@ const char *story_value(char **word, const char *key);
 Mu__Author *story_author(struct story *s, char **word);
 Mu__Event *story_event(struct story *s, Mu__Event__KindCase kind);
 bool story_ask(struct story *s, Mu__Event *e);
+uint32_t story_job(struct story *s, const char *name); /* 12, or of 12_3 the id of its own; 0: none */
 /* account_words.c */
 bool act_account(struct story *s, char **word);
 bool act_user(struct story *s, char **word);
