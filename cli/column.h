@@ -31,6 +31,7 @@ struct cli_cell {
 	const struct cli_mgr_cell *mgr;
 	const Mu__ShareRow *share;
 	const Mu__PriorityRow *prio;
+	const struct cli_report *report; /* sreport */
 	struct mu_arena *arena;
 	const char *pids; /* sstat */
 };

@@ -49,7 +49,6 @@ static const struct {
 } absent[] = {
     {"sattach", "read the step's output file instead"},
     {"sbcast", "copy files with srun and cp instead"},
-    {"sreport", "sum up the output of sacct -P instead"},
     {"strigger", "watch states with squeue or sacct instead"},
     {"scrontab", "submit with sbatch --begin instead"},
 };
@@ -61,6 +60,7 @@ static const struct {
     {"sbatch", cli_sbatch},   {"salloc", cli_salloc},   {"srun", cli_srun},	  {"squeue", cli_squeue}, {"sinfo", cli_sinfo},
     {"scancel", cli_scancel}, {"scontrol", cli_scontrol}, {"sacct", cli_sacct},	  {"sdiag", cli_sdiag},
     {"sacctmgr", cli_sacctmgr}, {"sshare", cli_sshare}, {"sprio", cli_sprio},
+    {"sreport", cli_sreport}, {"seff", cli_seff},
     {"sstat", cli_sstat},
 };
 

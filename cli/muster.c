@@ -426,6 +426,9 @@ static const struct {
 } commands[] = {
     {"log", "dump|verify [FROM[-TO]|DIR] [--json] | tail [-n N] [-f]", "print or check the log", muster_log},
     {"why", "JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]", "why a job waits or waited", muster_why},
+    {"events", "[--from @POS|TIME] [--kind K] [--user U] [--job N] [--node X] [--follow] [--json]", "what happens, a line each", muster_events},
+    {"wait", "JOB [--state STATE] [--timeout SECONDS]", "until a job is in a state", muster_wait},
+    {"diff", "--from TIME|@POS [--to TIME|@POS]", "what changed between two moments", muster_diff},
     {"audit", "acts [--who USERS] [--since TIME] [--until TIME] [--json] | ...", "what people did; others by muster-history",
      muster_audit},
     {"digest", "", "position, digest and chain of every controller", digest},

@@ -24,6 +24,7 @@ static const struct command {
     {MU_SACCT, "sacct", "SACCT_"},
     {MU_MUSTER, "muster", ""},
     {MU_SDIAG, "sdiag", ""},	    {MU_SACCTMGR, "sacctmgr", ""}, {MU_SSHARE, "sshare", ""}, {MU_SPRIO, "sprio", "SPRIO_"},
+    {MU_SREPORT, "sreport", "SREPORT_"}, {MU_SEFF, "seff", ""},
     {MU_SSTAT, "sstat", "SSTAT_"},
 };
 

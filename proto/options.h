@@ -24,10 +24,12 @@ enum mu_command {
 	MU_SACCTMGR = 1 << 10,
 	MU_SSHARE = 1 << 11,
 	MU_SPRIO = 1 << 12,
+	MU_SREPORT = 1 << 20,
+	MU_SEFF = 1 << 21,
 	MU_SSTAT = 1 << 16,
 	MU_SUBMITTERS = MU_SBATCH | MU_SRUN | MU_SALLOC,
 	MU_LISTERS = MU_SQUEUE | MU_SINFO | MU_SACCT,
-	MU_EVERY = 0x11fff
+	MU_EVERY = 0x311fff
 };
 
 enum mu_option_arg {

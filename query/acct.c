@@ -130,6 +130,8 @@ static int add_living(struct living *w, struct mu_view row, const struct pick_jo
 		     w->steps.v[i].attempt == job->attempt;
 		     i++)
 			pick_put_bytes(&w->record, HIST_STEP, w->steps.v[i].row);
+	if (w->a->each)
+		return w->a->each(w->a, (struct mu_view){w->record.data, w->record.len});
 	uint8_t *room = answer_room(w->a, w->record.len);
 	if (!room)
 		return ANSWER_FULL;
@@ -224,6 +226,8 @@ static int add_record(struct answer *a, struct mu_view hist_row, struct mu_view 
 	struct mu_view shown = hist_row, rest = hist_row;
 	struct pick f;
 
+	if (a->each)
+		return a->each(a, hist_row);
 	if (a->query->slim) {
 		while (pick_next(&rest, &f)) {
 			if (f.number == HIST_JOB && f.type == 2) {

@@ -22,6 +22,8 @@ struct answer {
 	struct mu_err *err;
 	unsigned private_data;
 	struct mu_map nodes; /* names asked for, expanded; empty: no filter */
+	int (*each)(struct answer *a, struct mu_view hist_row); /* not NULL: takes what would be rows of accounts */
+	void *each_arg;
 	/* The page. */
 	ProtobufCBinaryData *row;
 	size_t count, cap, bytes, limit;
@@ -50,6 +52,8 @@ int answer_life(struct answer *a, uint32_t job, const char *node, uint64_t after
 		size_t *ret_count);
 /* Fills in what brought M about, out of its entry; FIRST: it is the job's first. */
 int answer_cause(struct answer *a, Mu__Moment *m, uint32_t job, const char *node, bool first);
+/* usage.c */
+int answer_usage(struct answer *a);
 /* why.c */
 int answer_why(struct answer *a);
 /* The ids that the query names, ascending, behind AFTER, arrays with all of their jobs; HISTORY: also those that

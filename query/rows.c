@@ -400,6 +400,8 @@ static int answer_what(struct answer *a)
 		return answer_moments(a);
 	case MU__WHAT__WHAT_ACTS:
 		return answer_acts(a);
+	case MU__WHAT__WHAT_USAGE:
+		return answer_usage(a);
 	case MU__WHAT__WHAT_WHY:
 		return answer_why(a);
 	case MU__WHAT__WHAT_SHARES:

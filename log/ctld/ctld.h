@@ -124,7 +124,7 @@ struct ctl_poll {
 struct ctl_wait {
 	struct ctl_wait *next;
 	struct ctl_req *req;
-	uint32_t job, until;
+	uint32_t job, until, state;
 	bool want_key;
 	int64_t deadline_msec;
 	int64_t unknown_msec; /* until then an id that was not given out here yet may still come from the leader */

@@ -342,6 +342,8 @@ static bool wait_over(struct ctl *c, const struct ctl_wait *w)
 		return w->job < sch_cluster(c->st)->next_job_id || ctl_mono_msec() >= w->unknown_msec;
 	if (mu_job_state_ended(job->state))
 		return true;
+	if (w->until == 3)
+		return job->state == w->state;
 	return w->until == 2 && job->state != JOB_PENDING && job->state != JOB_CONFIGURING;
 }
 
@@ -390,6 +392,7 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req)
 	w->req = req;
 	w->job = ask->job;
 	w->until = ask->until;
+	w->state = ask->state;
 	w->want_key = ask->want_key;
 	w->unknown_msec = ctl_mono_msec() + WAIT_UNKNOWN_MSEC;
 	w->deadline_msec = ctl_mono_msec() + (ask->wait_msec > CTL_POLL_MSEC_MAX ? CTL_POLL_MSEC_MAX : ask->wait_msec);
