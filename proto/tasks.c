@@ -324,10 +324,40 @@ bool mu_runs_unpack(const uint32_t *v, size_t count, uint32_t total, struct mu_r
 	return false;
 }
 
+/* The indexes of the tasks in R, where they lie one beside the other; false: singly, or at steps. */
+static bool index_runs(const struct mu_runs *r, const struct mu_tasks *tasks, struct mu_runs *ret)
+{
+	bool wide = false;
+	for (uint32_t i = r->head, k = 0; i < r->count; i++)
+		for (uint32_t at = r->v[i].from, end; at < r->v[i].until && at < tasks->total; at = end) {
+			while (tasks->v[k].before + tasks->v[k].count <= at)
+				k++;
+			const struct mu_task_piece *p = &tasks->v[k];
+			if (p->step != 1)
+				return false;
+			end = r->v[i].until < p->before + p->count ? r->v[i].until : p->before + p->count;
+			uint32_t first = p->first + (at - p->before);
+			mu_runs_add(ret, first, first + (end - at));
+			wide = wide || end - at > 1;
+		}
+	return wide;
+}
+
 void mu_runs_print(const struct mu_runs *r, const struct mu_tasks *tasks, uint32_t throttle,
 		   struct mu_buf *out)
 {
 	struct mu_bits bits = {0};
+	struct mu_runs wide = {0};
+	if (index_runs(r, tasks, &wide)) {
+		for (uint32_t i = 0; i < wide.count; i++)
+			mu_buf_printf(out, wide.v[i].until - wide.v[i].from > 1 ? "%s%u-%u" : "%s%u",
+				      i ? "," : "", wide.v[i].from, wide.v[i].until - 1);
+		if (throttle)
+			mu_buf_printf(out, "%%%u", throttle);
+		mu_runs_free(&wide);
+		return;
+	}
+	mu_runs_free(&wide);
 	for (uint32_t i = r->head; i < r->count; i++)
 		for (uint32_t n = r->v[i].from; n < r->v[i].until && n < tasks->total; n++)
 			mu_bits_set(&bits, mu_tasks_index(tasks, n));

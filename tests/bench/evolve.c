@@ -98,6 +98,7 @@ static void found(struct bench *b, uint32_t nodes)
 	c.n_partition = 1;
 	SET(&c, slurmd_timeout_sec, 0);
 	SET(&c, max_job_count, 10000000);
+	SET(&c, max_array_size, 1000001);
 	SET(&c, def_mem_cpu_mib, 1000);
 	c.select_type_parameters = (char *)"CR_CORE_MEMORY";
 	f.config = &c;
@@ -264,6 +265,49 @@ static void end_job(struct bench *b, uint32_t id)
 	apply(b, &e);
 }
 
+/* A million tasks in one row: submitted, started a node-full at a time, cancelled. */
+static void array(void)
+{
+	struct bench b = {.st = sch_state_new(), .now_usec = INT64_C(1790000000) * 1000000};
+	Mu__JobSpec s = MU__JOB_SPEC__INIT;
+	Mu__Submitted m = MU__SUBMITTED__INIT;
+	Mu__JobSignal kill = MU__JOB_SIGNAL__INIT;
+	Mu__Event e = MU__EVENT__INIT;
+	uint32_t id = 1, nodes = 100;
+	found(&b, nodes);
+	for (uint32_t i = 0; i < nodes; i++)
+		register_node(&b, i);
+	s.name = (char *)"many";
+	s.array = (char *)"0-999999";
+	SET(&s, batch, 1);
+	SET(&s, time_limit_sec, 3600);
+	m.spec = &s;
+	e.kind_case = MU__EVENT__KIND_SUBMITTED;
+	e.submitted = &m;
+	e.author = author();
+	uint64_t before = state_bytes(&b), from = nanoseconds();
+	apply(&b, &e);
+	result("an array of 1,000,000 tasks, submitted", "%.1f microseconds, %llu bytes of State",
+	       (double)(nanoseconds() - from) / 1e3, (unsigned long long)(state_bytes(&b) - before));
+	struct pass p = decide(&b, 20000);
+	show_pass("  pass that starts its first tasks", &p);
+	for (uint32_t n = 2; n < 66; n++)
+		end_job(&b, n);
+	p = decide(&b, 20000);
+	show_pass("  pass after 64 of them have ended", &p);
+	kill.job = &id;
+	kill.n_job = 1;
+	e.kind_case = MU__EVENT__KIND_JOB_SIGNAL;
+	e.job_signal = &kill;
+	from = nanoseconds();
+	apply(&b, &e);
+	result("  cancelled, with its running tasks", "%.1f ms", (double)(nanoseconds() - from) / 1e6);
+	sch_changes_free(&b.changes);
+	mu_buf_free(&b.row);
+	mu_buf_free(&b.event);
+	sch_state_free(b.st);
+}
+
 int main(int argc, char **argv)
 {
 	uint32_t jobs = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 100000,
@@ -309,5 +353,6 @@ int main(int argc, char **argv)
 	mu_buf_free(&b.row);
 	mu_buf_free(&b.event);
 	sch_state_free(b.st);
+	array();
 	return 0;
 }

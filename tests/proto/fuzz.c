@@ -174,8 +174,16 @@ static void try_sets(const char *text, struct mu_arena *arena, struct mu_err *er
 			 array.throttle == array_again.throttle &&
 			 mu_bits_count(&array.tasks) == mu_bits_count(&array_again.tasks),
 		     "array", text);
-		mu_array_free(&array);
 		mu_array_free(&array_again);
+		struct mu_tasks tasks;
+		must(!mu_tasks_parse(text, 5000, &tasks, err) && tasks.total == mu_bits_count(&array.tasks),
+		     "tasks", text);
+		for (uint32_t k = 0; k < tasks.total; k++)
+			must(mu_bits_test(&array.tasks, mu_tasks_index(&tasks, k)) &&
+				 mu_tasks_ordinal(&tasks, mu_tasks_index(&tasks, k)) == k,
+			     "task", text);
+		mu_tasks_free(&tasks);
+		mu_array_free(&array);
 	}
 	if (!mu_job_name_parse(text, &name, err)) {
 		must(name.job > 0, "job name", text);

@@ -14,6 +14,66 @@
 
 #define ROWS(table) (sizeof(table) / sizeof((table)[0]))
 
+/* Tasks by ordinal say the same as the set of indexes; sets of them are cut, joined, packed. */
+static void check_tasks(const char *text)
+{
+	struct mu_array a = {0};
+	struct mu_tasks t = {0};
+	struct mu_runs all = {0}, odd = {0}, both, rest, back;
+	struct mu_buf out = {0}, again = {0};
+	uint32_t packed[4096], n = 0;
+	cr_assert_eq(mu_array_parse(text, 1001, &a, NULL), 0);
+	cr_assert_eq(mu_tasks_parse(text, 1001, &t, NULL), 0, "%s", text);
+	cr_assert_eq(t.total, mu_bits_count(&a.tasks), "%s has %u tasks", text, t.total);
+	cr_assert_eq(t.throttle, a.throttle);
+	for (uint32_t i = mu_bits_next(&a.tasks, 0); i != UINT32_MAX;
+	     i = mu_bits_next(&a.tasks, i + 1), n++) {
+		cr_assert_eq(mu_tasks_index(&t, n), i, "%s: task %u", text, n);
+		cr_assert_eq(mu_tasks_ordinal(&t, i), n);
+		cr_assert_eq(mu_tasks_below(&t, i), n);
+		if (n % 2)
+			mu_runs_add(&odd, n, n + 1);
+	}
+	for (uint32_t i = 0; i < 1001; i++)
+		cr_assert_eq(mu_tasks_ordinal(&t, i) != UINT32_MAX, mu_bits_test(&a.tasks, i), "%s: %u", text,
+			     i);
+	mu_runs_add(&all, 0, t.total);
+	mu_runs_cut(&all, &odd, &both, &rest);
+	cr_assert_eq(both.total, odd.total);
+	cr_assert_eq(rest.total, t.total - odd.total);
+	mu_runs_or(&rest, &odd);
+	cr_assert_eq(mu_runs_count(&rest), 1, "%s: joined again", text);
+	mu_runs_print(&rest, &t, t.throttle, &out);
+	mu_array_print(&a.tasks, a.throttle, &again);
+	cr_assert_str_eq((char *)out.data, (char *)again.data);
+	mu_buf_reset(&out);
+	mu_buf_reset(&again);
+	mu_bits_free(&a.tasks);
+	for (uint32_t k = 0; k < t.total; k++)
+		if (mu_runs_has(&odd, k))
+			mu_bits_set(&a.tasks, mu_tasks_index(&t, k));
+	mu_runs_print(&odd, &t, 0, &out);
+	mu_array_print(&a.tasks, 0, &again);
+	cr_assert(!odd.total || !strcmp((char *)out.data, (char *)again.data), "%s printed %s", text,
+		  (char *)out.data);
+	mu_runs_pack(&odd, packed);
+	cr_assert(mu_runs_unpack(packed, 2 * mu_runs_count(&odd), t.total, &back));
+	cr_assert_eq(back.total, odd.total);
+	cr_assert(!odd.total || !mu_runs_unpack(packed, 2 * mu_runs_count(&odd), 1, &both) || t.total == 1);
+	for (uint32_t k = 0; k < t.total; k++)
+		cr_assert_eq(mu_runs_remove(&all, k), true);
+	cr_assert_eq(mu_runs_next(&all, 0), UINT32_MAX);
+	cr_assert(!mu_runs_remove(&all, 0));
+	mu_runs_free(&all);
+	mu_runs_free(&odd);
+	mu_runs_free(&rest);
+	mu_runs_free(&back);
+	mu_buf_free(&out);
+	mu_buf_free(&again);
+	mu_tasks_free(&t);
+	mu_array_free(&a);
+}
+
 Test(grammar, arrays)
 {
 	static const struct {
@@ -63,6 +123,7 @@ Test(grammar, arrays)
 		cr_assert(!rc || strstr(err.text, row[i].text), "%s", err.text);
 		cr_assert(!rc || a.throttle == 77);
 		if (!rc) {
+			check_tasks(row[i].text);
 			mu_array_print(&a.tasks, a.throttle, &out);
 			cr_assert_str_eq((char *)out.data, row[i].shown);
 		}

@@ -302,8 +302,10 @@ static const char *task_list(struct story *s, const Mu__JobRow *j)
 	struct mu_buf text = {0};
 	if (!j->array_job || mu_tasks_parse(j->spec->array, UINT32_MAX, &tasks, NULL))
 		return "none";
-	if (j->has_array_task)
+	if (j->has_array_task) {
+		mu_tasks_free(&tasks);
 		return mu_arena_printf(&s->arena, "%u", j->array_task);
+	}
 	mu_runs_unpack(j->array_run, j->n_array_run, tasks.total, &runs);
 	mu_runs_print(&runs, &tasks, j->array_throttle, &text);
 	const char *list = mu_arena_strdup(&s->arena, (const char *)text.data);

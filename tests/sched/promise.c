@@ -29,7 +29,8 @@ struct world {
 	struct mu_seed seed;
 	struct mu_arena arena;
 	uint32_t nodes, jobs;
-	int64_t promise[IDS]; /* by id: the earliest planned start seen; 0: none yet. Of an array: its next task */
+	int64_t promise[IDS]; /* by id: the earliest planned start seen; 0: none yet. Of an array: its next
+				 task */
 	int64_t ends[IDS];    /* by id: when the running job will end */
 	uint32_t size[IDS];   /* by id: tasks that wait together */
 	uint64_t plans, kept;

@@ -244,7 +244,8 @@ static Mu__JobSpec *random_spec(struct world *w)
 		s->name = mu_arena_printf(&w->arena, "name%u", below(w, 2));
 	SET(s, batch, chance(w, 90));
 	if (chance(w, 25)) {
-		static const char *const arrays[] = {"0-4%2", "1-9:3", "0", "2,5,7-8", "1-2", "0-9%3", "1-60"};
+		static const char *const arrays[] = {"0-4%2", "1-9:3", "0",   "2,5,7-8",
+						     "1-2",   "0-9%3", "1-60"};
 		s->array = (char *)arrays[below(w, 7)];
 	}
 	if (chance(w, 20))

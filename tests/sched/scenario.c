@@ -484,8 +484,7 @@ static bool act_end(struct story *s, char **word)
 
 static bool act_report(struct story *s, char **word)
 {
-	return report(s, story_job(s, word[0]), word[1], word, flag(word, "batch"),
-		      flag(word, "released"));
+	return report(s, story_job(s, word[0]), word[1], word, flag(word, "batch"), flag(word, "released"));
 }
 
 static bool act_node(struct story *s, char **word)
