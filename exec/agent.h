@@ -9,6 +9,7 @@
  *   agent_place.c    where a step's tasks go inside the allocation
  *   agent_prog.c     prolog, epilog, health check: the site's programs
  *   agent_look.c     what the steps here use now, for sstat
+ *   agent_mail.c     what a job's owner is told by mail
  *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
  * One thread holds all of it; the link threads know only bytes. */
 #ifndef EXEC_AGENT_H
@@ -38,11 +39,11 @@ enum {
 	AGENT_HOLDERS_MAX = 4096,  /* connections that hold an allocation or a step: one for each attempt */
 	AGENT_HOLD_GRACE_USEC = 30000000, /* a holder on another host may come back within this time */
 	AGENT_CLAIM_USEC = 60000000, /* an allocation that nobody asks for in this time has lost its holder */
-	AGENT_CLIENT_USEC = 10000000,  /* a request is there within this time, or its connection is cut */
-	AGENT_ASKS_MAX = 64 << 20,     /* bytes of requests not yet complete, all together */
-	AGENT_REPORT_BATCH = 256,      /* ends in one report */
-	AGENT_BLOB_MAX = 64 << 20,     /* a script or an environment */
-	AGENT_BLOBS_KEPT = 64,	       /* of at most so many bytes each: 4 MiB */
+	AGENT_CLIENT_USEC = 10000000, /* a request is there within this time, or its connection is cut */
+	AGENT_ASKS_MAX = 64 << 20,    /* bytes of requests not yet complete, all together */
+	AGENT_REPORT_BATCH = 256,     /* ends in one report */
+	AGENT_BLOB_MAX = 64 << 20,    /* a script or an environment */
+	AGENT_BLOBS_KEPT = 64,	      /* of at most so many bytes each: 4 MiB */
 	AGENT_BLOB_KEPT_MAX = 64 << 10,
 	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
 	AGENT_ASK_MSEC = 20000,
@@ -172,7 +173,7 @@ struct agent {
 };
 
 /* agent_cluster.c */
-void agent_cluster_turn(struct agent *a);   /* takes answers, asks what is due */
+void agent_cluster_turn(struct agent *a); /* takes answers, asks what is due */
 /* Adds the blob of this HASH to OUT if it was fetched lately. */
 bool agent_blob_known(struct agent *a, const ProtobufCBinaryData *hash, struct mu_buf *out);
 int64_t agent_cluster_due(struct agent *a); /* boot clock moment of the next thing to ask */
@@ -201,18 +202,22 @@ void agent_attempt_prolog_ended(struct agent *a, struct agent_attempt *t, bool g
 void agent_attempt_epilog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail);
 
 /* agent_prog.c */
-enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE };
+enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE, AGENT_MAIL };
 /* Starts the program that PATTERN names (or all that it matches, one after another) for T, or for the node
  * where T is NULL. RET_RUNNING is false where nothing matches. 0, or why it cannot be started. */
 int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
 		     const char *pattern, bool *ret_running, struct mu_err *err);
+/* Runs PROGRAM -s SUBJECT TO with nothing to read; TYPE is the event's word. 0, or why not. */
+int agent_prog_mail(struct agent *a, const struct agent_attempt *t, const char *program, const char *subject,
+		    const char *to, const char *type, struct mu_err *err);
 bool agent_prog_reaped(struct agent *a, pid_t pid, int status); /* false: it was none of these */
 void agent_prog_timer(struct agent *a);
 int64_t agent_prog_due(struct agent *a);
 
 /* agent_launch.c */
 int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *err);
-/* v1: the node's own group lets through what any of its jobs may get, so that a job's only strikes the rest. */
+/* v1: the node's own group lets through what any of its jobs may get, so that a job's only strikes the rest.
+ */
 void agent_fence_node(struct agent *a);
 int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *err);
 /* Writes ORDER into the spool and starts its shepherd; STREAM_FD may be -1. The step joins T's list. ORDER
@@ -279,6 +284,12 @@ struct agent_client {
 
 /* agent_step.c: the attempt that a request of C is about, when C may ask; else NULL, and it is refused. */
 struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, uint32_t job, bool to_start);
+
+/* agent_mail.c */
+void agent_mail_begin(struct agent *a, struct agent_attempt *t);
+void agent_mail_end(struct agent *a, struct agent_attempt *t, const Mu__AttemptEnded *e);
+void agent_mail_timer(struct agent *a, struct agent_attempt *t, int64_t now_boot_usec);
+int64_t agent_mail_due(const struct agent_attempt *t);
 
 /* agent_look.c */
 bool agent_look_take(struct agent *a, struct agent_client *c);		  /* true when C stays */

@@ -194,6 +194,7 @@ static void tell_early(struct agent *a, struct agent_attempt *t)
 		return;
 	t->early = describe_end(a, t);
 	t->early->released = false;
+	agent_mail_end(a, t, t->early);
 	t->early_told = false;
 }
 
@@ -252,6 +253,7 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 	t->phase = EXE_ENDED;
 	agent_attempt_save(t, false); /* forced to disk where the report of it must wait */
 	const Mu__AttemptEnded *e = t->record->ended;
+	agent_mail_end(a, t, e);
 	diag_info("job %u attempt %u ended on this node: %s, exit %d:%d%s%s", e->job, e->attempt,
 		  mu_end_cause_word(e->cause), e->exit_code, e->exit_signal, e->detail ? ", " : "",
 		  e->detail ? e->detail : "");
@@ -383,20 +385,24 @@ void agent_attempt_blobs(struct agent *a, struct agent_attempt *t)
 		code = agent_launch_batch(a, t, &err);
 	mu_buf_free(&t->script);
 	mu_buf_free(&t->env);
-	if (code)
+	if (code) {
 		agent_attempt_fail(a, t, err.text);
-	else
+	} else {
 		t->phase = EXE_RUNNING;
+		agent_mail_begin(a, t);
+	}
 }
 
 /* An allocation is there when its group is. */
 static void open_allocation(struct agent *a, struct agent_attempt *t)
 {
 	struct mu_err err = {0};
-	if (agent_group_make(a, t, &err))
+	if (agent_group_make(a, t, &err)) {
 		agent_attempt_fail(a, t, err.text);
-	else
+	} else {
 		t->phase = EXE_RUNNING;
+		agent_mail_begin(a, t);
+	}
 }
 
 static bool has_script(const struct agent_attempt *t)
@@ -668,6 +674,8 @@ void agent_attempts_timer(struct agent *a)
 {
 	int64_t now = exe_boot_usec();
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (agent_mail_due(t) <= now)
+			agent_mail_timer(a, t, now);
 		if (t->phase == EXE_RUNNING && t->warn_boot_usec && now >= t->warn_boot_usec)
 			warn(t);
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && now >= t->deadline_boot_usec)
@@ -683,6 +691,8 @@ int64_t agent_attempts_due(struct agent *a)
 {
 	int64_t due = INT64_MAX;
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
+		if (agent_mail_due(t) < due)
+			due = agent_mail_due(t);
 		if (t->phase == EXE_RUNNING && t->warn_boot_usec && t->warn_boot_usec < due)
 			due = t->warn_boot_usec;
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && t->deadline_boot_usec < due)

@@ -31,6 +31,7 @@ struct agent_prog {
 	char *file[FILES_MAX];
 	size_t files, at;
 	char **env;
+	char *argv[5];
 	int64_t deadline_boot_usec; /* 0: none */
 	bool late;
 };
@@ -40,7 +41,8 @@ static const struct {
 } kind_row[] = {[AGENT_PROLOG] = {"Prolog", "prolog_slurmd"},
 		[AGENT_EPILOG] = {"Epilog", "epilog_slurmd"},
 		[AGENT_HEALTH] = {"HealthCheckProgram", "health_check"},
-		[AGENT_UNKILLABLE] = {"UnkillableStepProgram", "unkillable_step"}};
+		[AGENT_UNKILLABLE] = {"UnkillableStepProgram", "unkillable_step"},
+		[AGENT_MAIL] = {"MailProg", "mail"}};
 
 /* ---- what it is given ---- */
 
@@ -91,11 +93,11 @@ static int find_files(struct agent_prog *p, const char *pattern, struct mu_err *
 
 /* ---- running ---- */
 
-static void child(const struct agent_prog *p)
+static void child(struct agent_prog *p)
 {
 	sigset_t none;
 	struct sigaction normal = {.sa_handler = SIG_DFL};
-	char *argv[] = {p->file[p->at], NULL};
+	p->argv[0] = p->file[p->at];
 	for (int n = 1; n < NSIG; n++)
 		sigaction(n, &normal, NULL);
 	sigemptyset(&none);
@@ -108,7 +110,7 @@ static void child(const struct agent_prog *p)
 	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
 	if (chdir("/"))
 		_exit(126);
-	execve(argv[0], argv, p->env);
+	execve(p->argv[0], p->argv, p->env);
 	_exit(127);
 }
 
@@ -139,22 +141,29 @@ static void prog_free(struct agent_prog *p)
 	free(p);
 }
 
-int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
-		     const char *pattern, bool *ret_running, struct mu_err *err)
+static struct agent_prog *prog_new(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
+				   const char *pattern, struct mu_err *err)
 {
 	struct agent_prog *p = a->prog_count < PROGS_MAX ? calloc(1, sizeof *p) : NULL;
-	*ret_running = false;
-	if (!p)
-		return mu_fail(err, MU_ELIMIT, "%s: %zu programs run already", kind_row[kind].word,
-			       a->prog_count);
+	if (!p) {
+		mu_fail(err, MU_ELIMIT, "%s: %zu programs run already", kind_row[kind].word, a->prog_count);
+		return NULL;
+	}
 	p->kind = kind;
 	p->job = t ? t->order->job : 0;
 	p->attempt = t ? t->order->attempt : 0;
-	int code = find_files(p, pattern, err);
-	if (code == 0 && p->files) {
-		make_env(a, t, p);
-		code = start_file(a, p, err);
+	if (find_files(p, pattern, err)) {
+		prog_free(p);
+		return NULL;
 	}
+	make_env(a, t, p);
+	return p;
+}
+
+/* Takes P over. */
+static int prog_run(struct agent *a, struct agent_prog *p, bool *ret_running, struct mu_err *err)
+{
+	int code = p->files ? start_file(a, p, err) : 0;
 	if (code || p->files == 0) {
 		prog_free(p);
 		return code;
@@ -164,6 +173,31 @@ int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct ag
 	a->prog_count++;
 	*ret_running = true;
 	return 0;
+}
+
+int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
+		     const char *pattern, bool *ret_running, struct mu_err *err)
+{
+	struct agent_prog *p = prog_new(a, kind, t, pattern, err);
+	*ret_running = false;
+	return p ? prog_run(a, p, ret_running, err) : err->code;
+}
+
+int agent_prog_mail(struct agent *a, const struct agent_attempt *t, const char *program, const char *subject,
+		    const char *to, const char *type, struct mu_err *err)
+{
+	struct agent_prog *p = prog_new(a, AGENT_MAIL, t, program, err);
+	bool running;
+	size_t last = 0;
+	if (!p)
+		return err->code;
+	p->argv[1] = "-s";
+	p->argv[2] = mu_arena_strdup(&p->arena, subject);
+	p->argv[3] = mu_arena_strdup(&p->arena, to);
+	while (p->env[last])
+		last++;
+	p->env[last] = mu_arena_printf(&p->arena, "SLURM_JOB_MAIL_TYPE=%s", type);
+	return prog_run(a, p, &running, err);
 }
 
 /* ---- ending ---- */

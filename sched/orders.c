@@ -67,6 +67,7 @@ static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_are
 	o->qos = (char *)sch__text(j->qos);
 	SCH_SET(o, time_limit_sec, j->time_limit_sec);
 	SCH_SET(o, start_usec, j->start_usec);
+	SCH_SET(o, submit_usec, j->submit_usec);
 	SCH_SET(o, restarts, j->restarts);
 	SCH_SET(o, ntasks, j->ntasks);
 	SCH_SET(o, cpus_per_task, j->cpus_per_task);
