@@ -88,6 +88,12 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+static bool mpi_known(const char *kind)
+{
+	return strcasecmp(kind, "none") == 0 || strcasecmp(kind, "pmi2") == 0 ||
+	       strcasecmp(kind, "list") == 0;
+}
+
 /* ---- what is asked ---- */
 
 /* --multi-prog: the file is read here, and every task must have its line before a node is asked. */
@@ -318,6 +324,9 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	ask->kill_on_bad_exit = cli_args_has(args, OPT_kill_on_bad_exit) && (!kill || strcmp(kill, "0") != 0);
 	put_path(s, args, OPT_task_prolog, &ask->has_task_prolog, &ask->task_prolog);
 	put_path(s, args, OPT_task_epilog, &ask->has_task_epilog, &ask->task_epilog);
+	const char *mpi = cli_args_value(args, OPT_mpi);
+
+	ask->mpi = (char *)(mpi && !mpi_known(mpi) ? "none" : mpi);
 	ask->has_umask = ask->has_immediate = 1;
 	ask->umask = mask;
 	ask->immediate = cli_args_has(args, OPT_immediate);
@@ -345,6 +354,7 @@ static void hang_up(struct srun *s)
 		close(s->conn[i].fd);
 		stream_reader_free(&s->conn[i].reader);
 		mu_buf_free(&s->conn[i].to_send);
+		mu_buf_free(&s->conn[i].pmi);
 	}
 	s->conns = 0;
 	if (s->manager >= 0)
@@ -475,12 +485,13 @@ static int check(struct srun *s, struct mu_err *err)
 {
 	const struct cli_given *mpi = cli_args_last(s->args, OPT_mpi);
 
-	if (mpi && mpi->level == CLI_LINE && strcasecmp(mpi->value, "none") != 0)
-		return mu_fail(err, MU_EDISABLED,
-			       "--mpi=%s is not supported: none is the only kind; start MPI programs with "
-			       "their own mpirun",
-			       mpi->value);
-	if (mpi && mpi->level != CLI_LINE && strcasecmp(mpi->value, "none") != 0)
+	if (mpi && !mpi_known(mpi->value) && mpi->level == CLI_LINE)
+		return mu_fail(
+		    err, MU_EDISABLED,
+		    "--mpi=%s is not supported: none and pmi2 are the kinds; PMIx programs are started "
+		    "by their own mpirun inside an allocation",
+		    mpi->value);
+	if (mpi && !mpi_known(mpi->value))
 		cli_say(s->cli,
 			"SLURM_MPI_TYPE=%s is not supported: the tasks start without a process manager",
 			mpi->value);
@@ -638,6 +649,10 @@ int cli_srun(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, true, &args, &rc))
 		return rc;
+	if (cli_args_value(&args, OPT_mpi) && strcasecmp(cli_args_value(&args, OPT_mpi), "list") == 0) {
+		printf("MPI plugin types are...\n\tnone\n\tpmi2\n");
+		return 0;
+	}
 	rc = check(&s, &err);
 	if (!rc)
 		rc = find_job(&s, &err);

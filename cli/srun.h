@@ -11,6 +11,8 @@ struct srun_conn {
 	struct stream_reader reader;
 	struct mu_buf to_send;
 	size_t sent;
+	struct mu_buf pmi; /* what its tasks put before a fence */
+	bool at_fence;
 	struct stream_credit in, out; /* in: what we may send; out: what may come */
 	bool over, lost;
 };

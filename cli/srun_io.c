@@ -444,6 +444,32 @@ static void choose_stdin(struct io *io)
 
 /* ---- the connection ---- */
 
+/* A node's tasks wait at a fence. It opens when those of every node do: each gets what all have put. */
+static int take_pmi(struct io *io, struct srun_conn *c, const struct stream_frame *f)
+{
+	struct mu_buf all MU_CLEANUP(mu_buf_free) = {0};
+	int rc = stream_join(&c->pmi, f);
+
+	if (rc != 1)
+		return rc;
+	c->at_fence = true;
+	for (size_t i = 0; i < io->srun->conns; i++)
+		if (!io->srun->conn[i].at_fence)
+			return 0;
+	for (size_t i = 0; i < io->srun->conns; i++)
+		mu_buf_add(&all, io->srun->conn[i].pmi.data, io->srun->conn[i].pmi.len);
+	for (size_t i = 0; i < io->srun->conns; i++) {
+		struct srun_conn *to = &io->srun->conn[i];
+
+		mu_buf_reset(&to->pmi);
+		to->at_fence = false;
+		if (!to->over && !to->lost)
+			stream_put(&to->to_send, STREAM_PMI, 0, all.data ? (void *)all.data : (void *)"",
+				   all.len);
+	}
+	return 0;
+}
+
 static int take_frame(struct io *io, struct srun_conn *c, const struct stream_frame *f)
 {
 	uint32_t bytes;
@@ -469,6 +495,8 @@ static int take_frame(struct io *io, struct srun_conn *c, const struct stream_fr
 			put_all(io, 1, (const uint8_t *)"\n", 1);
 		return 0;
 	}
+	case STREAM_PMI:
+		return take_pmi(io, c, f);
 	case STREAM_PING:
 		return 0;
 	default:

@@ -334,12 +334,39 @@ static int fill_part(struct agent_placing *p, uint32_t node, const struct mu_lay
 	return place_gres(p, node, ret, err);
 }
 
+/* "(vector,(0,2,4))": from node 0 on, two nodes with four tasks each, and so on in the order of the tasks.
+ * PLACE gives a node of the layout its number among those that have tasks. NULL where it would be too long.
+ */
+static char *print_mapping(struct agent_placing *p, const struct mu_layout *layout, const uint32_t *place)
+{
+	enum { MAPPING_MAX = 1000 };
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	mu_buf_str(&b, "(vector");
+	for (uint32_t t = 0; t < layout->tasks && b.len < MAPPING_MAX;) {
+		uint32_t first = place[layout->node_of[t]], nodes = 0, each = 0;
+		while (t < layout->tasks && place[layout->node_of[t]] == first + nodes) {
+			uint32_t run = 0;
+			while (t + run < layout->tasks && layout->node_of[t + run] == layout->node_of[t])
+				run++;
+			if (nodes && run != each)
+				break;
+			each = run;
+			nodes++;
+			t += run;
+		}
+		mu_buf_printf(&b, ",(%u,%u,%u)", first, nodes, each);
+	}
+	mu_buf_str(&b, ")");
+	return b.len < MAPPING_MAX ? mu_arena_strdup(p->arena, (char *)b.data) : NULL;
+}
+
 static int fill_parts(struct agent_placing *p, const struct room *room, uint32_t count, struct mu_err *err)
 {
 	struct mu_layout layout;
 	MU_CLEANUP(mu_buf_free) struct mu_buf folded = {0}, counts = {0};
 	const char **names = mu_arena_alloc(p->arena, (count + 1) * sizeof *names);
 	uint32_t *tasks = mu_arena_alloc(p->arena, (count + 1) * sizeof *tasks), index = 0;
+	uint32_t *place = mu_arena_alloc(p->arena, (count + 1) * sizeof *place);
 	int code = lay_out(p, room, count, &layout, err);
 	p->part = mu_arena_alloc(p->arena, (count + 1) * sizeof *p->part);
 	for (uint32_t i = 0; code == 0 && i < count; i++) {
@@ -348,6 +375,7 @@ static int fill_parts(struct agent_placing *p, const struct room *room, uint32_t
 		if (layout.tasks_on[index]) { /* a node without a task is no node of the step */
 			Mu__StepPart *part = mu_arena_alloc(p->arena, sizeof *part);
 			code = fill_part(p, i, &layout, index, part, err);
+			place[index] = (uint32_t)p->n_part;
 			names[p->n_part] = part->node;
 			tasks[p->n_part] = layout.tasks_on[index];
 			p->part[p->n_part++] = part;
@@ -365,6 +393,7 @@ static int fill_parts(struct agent_placing *p, const struct room *room, uint32_t
 	p->whole->ntasks = p->tasks;
 	p->whole->node_list = mu_arena_strdup(p->arena, (char *)folded.data);
 	p->whole->tasks_per_node = mu_arena_strdup(p->arena, (char *)counts.data);
+	p->whole->mapping = print_mapping(p, &layout, place);
 	return 0;
 }
 

@@ -209,6 +209,12 @@ static void put_whole(Mu__StepOrder *o, const Mu__StepWhole *w)
 	o->step_node_index = w->node_index;
 }
 
+static bool wants_pmi(const struct agent *a, const Mu__StepAsk *ask)
+{
+	const char *kind = ask->mpi && ask->mpi[0] ? ask->mpi : mu_conf_get(a->live, "MpiDefault", "none");
+	return strcasecmp(kind, "pmi2") == 0;
+}
+
 /* What a step's order says whoever runs its tasks. */
 static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct agent_placing *p,
 				uint32_t step)
@@ -227,6 +233,9 @@ static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct
 	o->pty = ask->pty;
 	o->rows = ask->rows;
 	o->columns = ask->columns;
+	o->has_pmi = 1;
+	o->pmi = wants_pmi(a, ask);
+	o->pmi_mapping = o->pmi ? p->whole->mapping : NULL;
 	put_whole(o, p->whole);
 	agent_task_programs(a, o, ask->task_prolog, ask->task_epilog, p->arena);
 	return o;

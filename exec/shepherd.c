@@ -320,7 +320,7 @@ static void act_on_time(struct shep_step *s)
 
 /* Slots of one task in the poll set. */
 struct slots {
-	size_t launch, in, out, err;
+	size_t launch, in, out, err, pmi;
 };
 
 static void watch_tasks(struct shep_step *s, struct poll_set *p, struct slots *slot)
@@ -331,6 +331,7 @@ static void watch_tasks(struct shep_step *s, struct poll_set *p, struct slots *s
 		slot[i].in = add(p, t->in.len > t->in_used ? t->in_fd : -1, POLLOUT);
 		slot[i].out = add(p, shep_flow_wants(s, &t->out) ? t->out.fd : -1, POLLIN);
 		slot[i].err = add(p, shep_flow_wants(s, &t->err) ? t->err.fd : -1, POLLIN);
+		slot[i].pmi = add(p, shep_pmi_fd(t), shep_pmi_has_output(t) ? POLLIN | POLLOUT : POLLIN);
 	}
 }
 
@@ -346,6 +347,8 @@ static void serve_tasks(struct shep_step *s, const struct poll_set *p, const str
 			shep_flow_read(s, t, &t->out);
 		if (ready(p, slot[i].err))
 			shep_flow_read(s, t, &t->err);
+		if (ready(p, slot[i].pmi))
+			shep_pmi_serve(s, t);
 	}
 }
 
@@ -469,6 +472,8 @@ static void begin(struct shep_step *s)
 		code = make_group(s, &err);
 	write_state(s);
 	if (code == 0)
+		code = shep_pmi_open(s, &err);
+	if (code == 0)
 		code = shep_spawn(s, &err);
 	exe_cgroup_close(&s->door);
 	tell_started(s);
@@ -522,13 +527,14 @@ int main(int argc, char **argv)
 	if (s.order->streamed)
 		shep_flow_open(&s, EXE_FD_STREAM);
 	begin(&s);
-	size_t cap = 8 + SHEP_CONTROLS + 4 * s.task_count;
+	size_t cap = 8 + SHEP_CONTROLS + 5 * s.task_count;
 	struct poll_set p = {.fd = mu_arena_alloc(&s.arena, cap * sizeof(struct pollfd)), .cap = cap};
 	struct slots *slot = mu_arena_alloc(&s.arena, s.task_count * sizeof *slot);
 	while (s.phase != SHEP_DONE)
 		turn(&s, &p, slot);
 	flush_srun(&s);
 	shep_flow_free(&s);
+	shep_pmi_close(&s);
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		shep_peer_close(&s.control[i]);
 	mu_arena_free(&s.arena);

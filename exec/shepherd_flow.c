@@ -263,6 +263,9 @@ static bool take_frame(struct shep_step *s, const struct stream_frame *f)
 	case STREAM_PING:
 		stream_put(&s->srun.out, STREAM_PING, 0, NULL, 0);
 		return true;
+	case STREAM_PMI:
+		shep_pmi_frame(s, f);
+		return true;
 	case STREAM_WINSIZE:
 		return take_size(s, f);
 	default:

@@ -415,6 +415,8 @@ static void task_env(struct shep_step *s, struct shep_task *t, size_t local, cha
 		   {"SLURM_TASK_PID", (uint32_t)getpid()}};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		env[used + i] = mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value);
+	used += sizeof row / sizeof *row;
+	env[used + shep_pmi_env(s, t, env + used)] = NULL;
 }
 
 static int read_programs(struct shep_step *s, struct shep_plan *p, struct mu_err *err)
@@ -493,6 +495,7 @@ static int start_task(struct shep_step *s, size_t index, struct shep_plan *p, si
 	close(launch[1]);
 	if (pid > 0) {
 		t->pid = pid;
+		shep_pmi_started(t);
 		t->launch_fd = launch[0];
 		fcntl(t->launch_fd, F_SETFL, O_NONBLOCK);
 		s->tasks_live++;
@@ -521,7 +524,7 @@ int shep_spawn(struct shep_step *s, struct mu_err *err)
 		if (code)
 			return code;
 	}
-	p->env = word_list(&s->arena, o->env, o->n_env, 3);
+	p->env = word_list(&s->arena, o->env, o->n_env, 3 + SHEP_PMI_ENV);
 	p->env_count = o->n_env;
 	take_limits(p);
 	p->work_dir = mu_arena_alloc(&s->arena, o->work_dir.len + 1);

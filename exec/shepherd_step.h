@@ -40,6 +40,8 @@ struct shep_use {
 	uint64_t cpu_usec, rss_kib, vm_kib, pages, read_bytes, write_bytes;
 };
 
+struct shep_pmi;
+struct shep_pmi_step;
 struct shep_task {
 	uint32_t number;
 	pid_t pid; /* 0: not started */
@@ -47,6 +49,7 @@ struct shep_task {
 	int status;	  /* wait status */
 	pid_t epilog_pid; /* 0: none runs */
 	bool oom;
+	struct shep_pmi *pmi; /* NULL: none */
 	struct shep_use done, now,
 	    peak;      /* ended processes; living ones when last looked at; peaks of memory */
 	int launch_fd; /* the child's word on its launch: end of file means that exec succeeded */
@@ -97,6 +100,7 @@ struct shep_step {
 	struct exe_cgroup_host host;
 	struct exe_cgroup_door door;
 	struct shep_plan *plan; /* NULL: nothing was started */
+	struct shep_pmi_step *pmi;
 	struct shep_task *task;
 	size_t task_count, tasks_live;
 	int say_fd; /* the job's stderr file, for our own lines; -1: srun's connection */
@@ -159,6 +163,18 @@ void shep_flow_task_ended(struct shep_step *s, struct shep_task *t);
 void shep_flow_free(struct shep_step *s);
 bool shep_flow_drained(const struct shep_step *s);
 void shep_flow_turn(struct shep_step *s); /* frames that came with the request, and new credit */
+
+/* shepherd_pmi.c */
+enum { SHEP_PMI_ENV = 5 };
+int shep_pmi_open(struct shep_step *s, struct mu_err *err); /* before the tasks are started */
+/* In a task's child: its variables into ENV, which has room for SHEP_PMI_ENV; how many. */
+size_t shep_pmi_env(struct shep_step *s, const struct shep_task *t, char **env);
+void shep_pmi_started(struct shep_task *t); /* the task has its end */
+int shep_pmi_fd(const struct shep_task *t); /* to be watched; -1: none */
+bool shep_pmi_has_output(const struct shep_task *t);
+void shep_pmi_serve(struct shep_step *s, struct shep_task *t);
+void shep_pmi_frame(struct shep_step *s, const struct stream_frame *f); /* from srun */
+void shep_pmi_close(struct shep_step *s);
 
 /* shepherd_control.c */
 int shep_control_listen(struct shep_step *s, struct mu_err *err);

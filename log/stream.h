@@ -47,8 +47,10 @@ enum stream_kind {
 	STREAM_RELEASE = 18, /* holder -> agent: u32 exit code; the allocation is over */
 	STREAM_OVER = 19,    /* agent -> holder: u32 cause; last frame */
 	STREAM_STEP_DONE = 20,	   /* srun -> step manager: Mu__StepEnded of a step on several nodes */
-	STREAM_USAGE_ASK = 21, /* sstat -> agent: Mu__UsageAsk */
-	STREAM_USAGE = 22,     /* agent -> sstat: Mu__UsageReply; last frame */
+	STREAM_USAGE_ASK = 21,	   /* sstat -> agent: Mu__UsageAsk */
+	STREAM_USAGE = 22,	   /* agent -> sstat: Mu__UsageReply; last frame */
+	STREAM_PMI = 23,	   /* shepherd -> srun: what its tasks put before a fence; srun -> shepherds:
+				      everybody's. Pairs of texts, each	   ended by a NUL byte */
 	STREAM_CONTROL_FIRST = 64, /* agent and shepherd (exec/shepherd.h) */
 	STREAM_CONTROL_LAST = 79
 };
