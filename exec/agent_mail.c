@@ -42,6 +42,9 @@ static bool is_due(const struct agent_attempt *t, int kind)
 	const char *types = t->order->spec->mail_type;
 	if (!types || !t->order->batch_host || (t->record->mailed >> kind & 1))
 		return false;
+	/* Of an array's tasks each is told of only where that was asked for. */
+	if (t->order->has_array_task && !lists(types, "ARRAY_TASKS"))
+		return false;
 	return lists(types, kind_row[kind].word) || (kind_row[kind].in_all && lists(types, "ALL"));
 }
 
@@ -64,8 +67,11 @@ static void send(struct agent *a, struct agent_attempt *t, int kind, const char 
 {
 	const Mu__AttemptOrder *o = t->order;
 	const char *program = mu_conf_get(a->live, "MailProg", "/bin/mail"), *to = address(a, t);
-	const char *subject = mu_arena_printf(&t->arena, "Slurm Job_id=%u Name=%s %s", o->job,
-					      o->spec->name ? o->spec->name : "", what);
+	const char *name = o->spec->name ? o->spec->name : "";
+	const char *subject =
+	    o->has_array_task ? mu_arena_printf(&t->arena, "Slurm Array Task Job_id=%u_%u (%u) Name=%s %s",
+						o->array_job, o->array_task, o->job, name, what)
+			      : mu_arena_printf(&t->arena, "Slurm Job_id=%u Name=%s %s", o->job, name, what);
 	struct mu_err err = {0};
 	t->record->has_mailed = 1;
 	t->record->mailed |= 1u << kind;

@@ -34,6 +34,11 @@ def test_mail(t):
     equal(settle(c, again)[0], "COMPLETED", "a job after the restart")
     wait_until("its mail", 30, lambda: len(mails(again)) == 1)
     equal((len(mails(well)), len(mails(bad))), (2, 2), "mails after the agent was started anew")
+    tasks = c.sbatch("-J", "many", "--array=0-1", "--mail-type=END,ARRAY_TASKS", "-o", "none", "--wrap", "true", user=USER)
+    c.sbatch("-J", "quiet", "--array=0-1", "--mail-type=END", "-o", "none", "--wrap", "true", user=USER)
+    wait_until("mails of an array's tasks", 30, lambda: all("Slurm Array Task Job_id=%d_%d (" % (tasks, k) in open(box).read() for k in (0, 1)))
+    wait_until("an empty queue", 30, lambda: not c.run("squeue", "-h").ok().out.strip())
+    check("Name=quiet" not in open(box).read(), "tasks were told of that nobody asked about")
     equal(mails(still), [], "a job that wanted to hear of failure only")
 
 
