@@ -405,6 +405,18 @@ static char **word_list(struct mu_arena *arena, const ProtobufCBinaryData *word,
 	return list;
 }
 
+/* Sets NAME in ENV, which has *COUNT entries and room for one more: two of one name would be read differently
+ * by different programs. */
+static void set_env(char **env, size_t *count, char *entry)
+{
+	size_t len = strcspn(entry, "=") + 1, at = 0;
+	while (at < *count && strncmp(env[at], entry, len) != 0)
+		at++;
+	env[at] = entry;
+	*count += at == *count;
+	env[*count] = NULL;
+}
+
 static void task_env(struct shep_step *s, struct shep_task *t, size_t local, char **env, size_t used)
 {
 	const struct {
@@ -413,10 +425,12 @@ static void task_env(struct shep_step *s, struct shep_task *t, size_t local, cha
 	} row[] = {{"SLURM_PROCID", t->number},
 		   {"SLURM_LOCALID", (uint32_t)local},
 		   {"SLURM_TASK_PID", (uint32_t)getpid()}};
+	char *pmi[SHEP_PMI_ENV];
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-		env[used + i] = mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value);
-	used += sizeof row / sizeof *row;
-	env[used + shep_pmi_env(s, t, env + used)] = NULL;
+		set_env(env, &used, mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value));
+	size_t count = shep_pmi_env(s, t, pmi);
+	for (size_t i = 0; i < count; i++)
+		set_env(env, &used, pmi[i]);
 }
 
 static int read_programs(struct shep_step *s, struct shep_plan *p, struct mu_err *err)

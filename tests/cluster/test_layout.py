@@ -28,6 +28,9 @@ def test_layouts(t):
     c.run("srun", "-n6", "-m", "arbitrary", "true", env=dict(inside, SLURM_HOSTFILE=hosts), user=USER).refused("too few for 6 tasks")
     c.run("srun", "-n2", "-m", "arbitrary", "true", env=inside, user=USER).refused("needs SLURM_HOSTFILE")
 
+    twice = c.run("srun", "-n8", "cat", "/proc/self/environ", env=dict(inside, SLURM_PROCID="77", SLURM_TASK_PID="1"), user=USER).ok().out.split("\0")
+    equal(sorted(word for word in twice if word.startswith("SLURM_PROCID=")), ["SLURM_PROCID=%d" % n for n in range(8)], "each task's number, once")
+
     programs = c.script("# who runs what\n0  echo master %t of '%t'\n1-2,4 echo worker %t %o \\\n  more\n*  sh -c \"echo rest $SLURM_PROCID\"\n",
                         name="jobs.conf")
     done = c.run("srun", "-l", "-n6", "--multi-prog", programs, "tail", env=inside, user=USER).ok()

@@ -69,7 +69,7 @@ def test_usage(t):
           "TRES: %s, %s", one["TRESUsageInTot"], one["TRESUsageOutMax"])
     two = seen["%d.1" % job]
     pair = sorted(said[1:3], key=lambda s: s[2])
-    equal((two["MaxRSSTask"], two["MaxRSSNode"], two["NTasks"]), ("1", "n2", "2"), "who had most memory")
+    equal((two["MaxRSSTask"], two["MaxRSSNode"], two["NTasks"]), ("1", "n2", "2"), "who had most memory: %s, said %s" % (two, said))
     near(size(two["MaxRSS"]), pair[1][2] * 1024, "MaxRSS over two nodes")
     near(size(two["AveRSS"]), (pair[0][2] + pair[1][2]) * 512, "AveRSS over two nodes")
     near(seconds(two["TotalCPU"]), sum(s[0] + s[1] for s in pair), "CPU time over two nodes", 0.12)
