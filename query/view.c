@@ -41,7 +41,10 @@ static rocksdb_options_t *family_options(enum view_cf cf, rocksdb_cache_t *cache
 	rocksdb_options_set_keep_log_file_num(o, 2);
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_info_log_level(o, WARN_LEVEL);
-	rocksdb_options_set_compression(o, cold ? rocksdb_zstd_compression : rocksdb_lz4_compression);
+	/* What is flushed is soon compacted: only where it comes to rest is the slow compression worth its time. */
+	rocksdb_options_set_compression(o, rocksdb_lz4_compression);
+	if (cold)
+		rocksdb_options_set_bottommost_compression(o, rocksdb_zstd_compression);
 	rocksdb_block_based_options_set_block_cache(table, cache);
 	rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
 	rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom(10));
