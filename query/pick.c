@@ -95,10 +95,15 @@ bool pick_next(struct mu_view *rest, struct pick *ret)
 
 void pick_job(struct mu_view row, struct pick_job *ret)
 {
+	pick_job_head(row, PICK_JOB_ALL, ret);
+}
+
+void pick_job_head(struct mu_view row, uint32_t last, struct pick_job *ret)
+{
 	struct pick f;
 
 	memset(ret, 0, sizeof *ret);
-	while (pick_next(&row, &f)) {
+	while (pick_next(&row, &f) && f.number <= last) {
 		switch (f.number) {
 		case JOB_ID:
 			ret->id = (uint32_t)f.value;
@@ -203,12 +208,6 @@ static size_t put_varint(uint8_t *out, uint64_t value)
 	return n;
 }
 
-static size_t keep(uint8_t *out, size_t n, const struct pick *f)
-{
-	memcpy(out + n, f->begin, (size_t)(f->end - f->begin));
-	return n + (size_t)(f->end - f->begin);
-}
-
 static bool slim_drops(uint32_t number)
 {
 	return number == SPEC_ENV_HASH || number == SPEC_ARGV || number == SPEC_EXPORT ||
@@ -218,18 +217,32 @@ static bool slim_drops(uint32_t number)
 /* The spec without what SLIM leaves out; never longer than it was. */
 static size_t slim_spec(const struct pick *spec, uint8_t *out)
 {
-	struct mu_view rest = spec->bytes;
+	enum { RUNS = 16 }; /* four kinds of fields are dropped, each in one run as a rule */
+	struct mu_view run[RUNS], rest = spec->bytes;
 	struct pick f;
-	size_t kept = 0, n;
+	size_t runs = 0, dropped = 0, n;
+	const uint8_t *from = rest.data;
 
-	while (pick_next(&rest, &f))
+	while (pick_next(&rest, &f)) {
 		if (!slim_drops(f.number))
-			kept += (size_t)(f.end - f.begin);
+			continue;
+		bool joins = runs && run[runs - 1].data + run[runs - 1].len == f.begin;
+		if (!joins && runs == RUNS)
+			continue;
+		if (!joins)
+			run[runs++] = (struct mu_view){f.begin, 0};
+		run[runs - 1].len += (size_t)(f.end - f.begin);
+		dropped += (size_t)(f.end - f.begin);
+	}
 	n = put_varint(out, (uint64_t)JOB_SPEC << 3 | 2);
-	n += put_varint(out + n, kept);
-	for (rest = spec->bytes; pick_next(&rest, &f);)
-		if (!slim_drops(f.number))
-			n = keep(out, n, &f);
+	n += put_varint(out + n, (uint64_t)(rest.data - from) - dropped);
+	for (size_t i = 0; i <= runs; i++) {
+		const uint8_t *to = i < runs ? run[i].data : rest.data;
+		if (to > from)
+			memcpy(out + n, from, (size_t)(to - from));
+		n += (size_t)(to - from);
+		from = i < runs ? to + run[i].len : to;
+	}
 	return n;
 }
 

@@ -24,6 +24,11 @@ struct pick {
  * empty). */
 bool pick_next(struct mu_view *rest, struct pick *ret);
 
+enum pick_job_part {
+	PICK_JOB_STATE = 8, /* id, owner, spec, state */
+	PICK_JOB_QOS = 22,  /* and partition, account, QOS */
+	PICK_JOB_ALL = INT32_MAX
+};
 /* What filters and history ask of a JobRow. Borrowed from the row. A job that waits again, or ended while it
  * waited, has no start but still carries end and nodes of the run before; they are left out here, as that run
  * has its own record. */
@@ -34,6 +39,8 @@ struct pick_job {
 	uint64_t end_pos;
 };
 void pick_job(struct mu_view row, struct pick_job *ret);
+/* The same of the fields up to number LAST only, which come first in a row. */
+void pick_job_head(struct mu_view row, uint32_t last, struct pick_job *ret);
 /* True while the job's latest attempt runs or was its last; false when it waits, again or not, or ended while
  * it waited. */
 bool pick_job_ran(const struct pick_job *job);

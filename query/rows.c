@@ -146,6 +146,14 @@ static bool filters_jobs(const struct answer *a)
 	       q->n_state || q->n_node || (!a->caller->operator&&(a->private_data & VIEW_PRIVATE_JOBS));
 }
 
+/* How far into a row the filters look. */
+static uint32_t filter_reach(const Mu__Query *q)
+{
+	if (q->n_node || q->n_job)
+		return PICK_JOB_ALL;
+	return q->n_partition || q->n_account || q->n_qos ? PICK_JOB_QOS : PICK_JOB_STATE;
+}
+
 /* ---- what was asked ---- */
 
 static int add_job(void *arg, struct mu_view key, struct mu_view row, struct mu_err *err)
@@ -154,7 +162,7 @@ static int add_job(void *arg, struct mu_view key, struct mu_view row, struct mu_
 	struct pick_job job;
 
 	if (filters_jobs(a)) {
-		pick_job(row, &job);
+		pick_job_head(row, filter_reach(a->query), &job);
 		if (!answer_wants_job(a, &job, true))
 			return 0;
 	}
