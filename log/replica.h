@@ -164,7 +164,7 @@ int log_replica_recover(const char *dir, const char *name, const char *address, 
 /* Counters for sdiag and metrics. */
 struct log_stats {
 	uint64_t proposed, committed, bytes, apply_usec_max, loop_stall_usec_max,
-	    loop_stalls; /* stall: core thread busy over 10 ms */
+	    loop_stalls, loop_stall_cpu_usec_max; /* stall: core thread busy over 10 ms; of it, on a CPU */
 	uint64_t elections, snapshots, installs, held, dropped;
 	uint64_t last_commit_latency_usec;
 };

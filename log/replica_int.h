@@ -99,7 +99,7 @@ struct log_replica {
 	uv_check_t woke;     /* watchdog: the loop has events ... */
 	uv_prepare_t sleeps; /* ... and is done with them */
 	unsigned handles;    /* of the four above, still open */
-	uint64_t woke_nsec;
+	uint64_t woke_nsec, woke_cpu_nsec;
 
 	struct raft raft;
 	struct raft_io io;

@@ -73,6 +73,8 @@ static size_t gather(struct ctl *c, struct gauge *g)
 	add(g, &n, "muster_installs_total", NULL, NULL, METRICS_COUNTER, "Snapshots installed here.", s.installs);
 	add(g, &n, "muster_loop_stalls_total", NULL, NULL, METRICS_COUNTER, "Times the core thread was busy for over 10 ms.", s.loop_stalls);
 	add(g, &n, "muster_loop_stall_max_seconds", NULL, NULL, METRICS_GAUGE, "Longest such time.", s.loop_stall_usec_max);
+	add(g, &n, "muster_loop_stall_cpu_max_seconds", NULL, NULL, METRICS_GAUGE, "Most CPU time of its own in such a time; the rest was waiting for a CPU.",
+	    s.loop_stall_cpu_usec_max);
 	add(g, &n, "muster_requests_total", NULL, NULL, METRICS_COUNTER, "Requests received.", c->n.requests);
 	add(g, &n, "muster_queries_total", NULL, NULL, METRICS_COUNTER, "Queries received.", c->n.queries);
 	add(g, &n, "muster_submits_total", NULL, NULL, METRICS_COUNTER, "Submissions seen by this leader.", c->n.submits);
