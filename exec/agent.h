@@ -47,6 +47,8 @@ enum {
 	AGENT_BLOB_KEPT_MAX = 64 << 10,
 	AGENT_POLL_SLACK_MSEC = 15000, /* beyond the long poll's own wait */
 	AGENT_ASK_MSEC = 20000,
+	AGENT_REPORT_SLOW_USEC =
+	    1000000, /* from here on a power cut must not take an end that nobody has taken yet */
 	AGENT_STEP_REPORT_USEC = 1000000, /* steps are reported at most this often */
 	AGENT_RETRY_USEC = 500000
 };
@@ -107,6 +109,8 @@ struct agent_attempt {
 	int64_t blob_since_usec;
 	uint32_t blob_failures;
 	bool steps_changed, report_sent, extern_told;
+	bool of_old_boot;	     /* found in the spool of a node that was off since */
+	bool end_on_disk;	     /* forced there, for nobody else had it */
 	bool prog_running;	     /* its prolog or epilog */
 	Mu__AttemptEnded *early;     /* its end, while something of it is still there; in ARENA */
 	bool early_sent, early_told; /* on its way; a controller has it */
@@ -165,6 +169,7 @@ struct agent {
 	size_t config_hash_len;
 	int last_code; /* of the orders' link: said once */
 	int64_t poll_again_usec, report_again_usec, blob_again_usec, steps_told_usec;
+	int64_t report_asked_usec; /* when the report went out that is on its way */
 	struct agent_attempt *blob_for;
 	bool blob_is_env;
 	struct agent_blob blob[AGENT_BLOBS_KEPT];

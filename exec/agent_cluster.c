@@ -43,6 +43,17 @@ static bool unordered_alive(const struct agent *a)
 	return false;
 }
 
+/* What ended before this node was off is told before it registers: by the registration under another boot id
+ * whatever is not known to have ended counts as lost with the node. */
+static bool old_ends_untold(const struct agent *a)
+{
+	for (const struct agent_attempt *t = a->attempt; t; t = t->next)
+		if (t->of_old_boot && t->phase == EXE_ENDED && !t->record->acknowledged &&
+		    t->record->ended->cause != END_NODE_FAIL)
+			return true;
+	return false;
+}
+
 static void ask_register(struct agent *a)
 {
 	Mu__Request r = MU__REQUEST__INIT;
@@ -203,7 +214,7 @@ static void take_poll_answer(struct agent *a)
 		take_orders(a, reply->orders);
 	/* What waits for an unordered attempt's end looks again soon; else the next long poll follows at
 	 * once. */
-	bool soon = a->register_wanted && unordered_alive(a);
+	bool soon = a->register_wanted && (unordered_alive(a) || old_ends_untold(a));
 	a->poll_again_usec = soon ? exe_boot_usec() + LOOK_AGAIN_USEC : 0;
 }
 
@@ -283,6 +294,7 @@ static void ask_report(struct agent *a)
 		return;
 	r.ask_case = MU__REQUEST__ASK_REPORT;
 	r.report = &report;
+	a->report_asked_usec = now;
 	ask(a->report_link, &r, AGENT_ASK_MSEC);
 }
 
@@ -312,6 +324,26 @@ static void settle_steps(struct agent_attempt *t, bool done)
 	}
 }
 
+/* Nobody else has it yet: it must outlive a power cut. */
+static void keep_end(struct agent_attempt *t)
+{
+	if (t->end_on_disk)
+		return;
+	agent_attempt_save(t, true);
+	t->end_on_disk = true;
+	diag_info("job %u attempt %u: nobody has taken its end yet; it is kept on this node's disk",
+		  t->order->job, t->order->attempt);
+}
+
+static void keep_slow_ends(struct agent *a, int64_t now)
+{
+	if (agent_link_idle(a->report_link) || now - a->report_asked_usec < AGENT_REPORT_SLOW_USEC)
+		return;
+	for (struct agent_attempt *t = a->attempt; t; t = t->next)
+		if (t->report_sent && t->phase == EXE_ENDED)
+			keep_end(t);
+}
+
 static void take_report_answer(struct agent *a)
 {
 	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
@@ -334,7 +366,7 @@ static void take_report_answer(struct agent *a)
 			t->record->acknowledged =
 			    true; /* another agent would say it again, which harms nobody */
 		} else if (t->report_sent) {
-			agent_attempt_save(t, true); /* nobody else has it yet: it must outlive a power cut */
+			keep_end(t);
 		}
 		t->report_sent = false;
 		t->early_told = t->early_told || (t->early_sent && done);
@@ -485,13 +517,14 @@ void agent_cluster_turn(struct agent *a)
 	take_poll_answer(a);
 	take_blob_answer(a);
 	take_report_answer(a);
+	keep_slow_ends(a, now);
 	if (agent_link_idle(a->blob_link) && now >= a->blob_again_usec)
 		ask_blob(a);
 	if (agent_link_idle(a->report_link) && now >= a->report_again_usec)
 		ask_report(a);
 	if (!agent_link_idle(a->poll_link) || now < a->poll_again_usec)
 		return;
-	if (a->register_wanted && a->looked && !unordered_alive(a))
+	if (a->register_wanted && a->looked && !unordered_alive(a) && !old_ends_untold(a))
 		ask_register(a);
 	else if (a->config_wanted)
 		ask_config(a);
@@ -508,6 +541,10 @@ int64_t agent_cluster_due(struct agent *a)
 		due = a->blob_again_usec;
 	if (agent_link_idle(a->report_link) && a->report_again_usec > now && a->report_again_usec < due)
 		due = a->report_again_usec;
+	for (struct agent_attempt *t = a->attempt; t; t = t->next)
+		if (t->report_sent && t->phase == EXE_ENDED && !t->end_on_disk &&
+		    a->report_asked_usec + AGENT_REPORT_SLOW_USEC < due)
+			due = a->report_asked_usec + AGENT_REPORT_SLOW_USEC;
 	for (struct agent_attempt *t = a->attempt; t; t = t->next)
 		if (t->steps_changed && t->phase != EXE_ENDED && now + AGENT_STEP_REPORT_USEC < due)
 			due = now + AGENT_STEP_REPORT_USEC;

@@ -52,6 +52,10 @@ static bool floor_load(struct agent *a)
 	if (exe_spool_read_pb(a->spool_dir, "floor", &mu__spool_floor__descriptor, &arena, &m, NULL))
 		return true;
 	const Mu__SpoolFloor *f = (Mu__SpoolFloor *)m;
+	/* A power cut may leave it empty: it says nothing then, and least of all that the spool is another's.
+	 */
+	if (!f->has_pos && !f->cluster_public.len)
+		return true;
 	if (f->cluster_public.len != sizeof a->keys.cluster_public ||
 	    memcmp(f->cluster_public.data, a->keys.cluster_public, f->cluster_public.len) != 0)
 		return false;
@@ -186,6 +190,7 @@ static void recover_attempt(struct agent *a, const char *name)
 	if (r->pos > a->floor_pos)
 		a->floor_pos = r->pos;
 	bool same_boot = r->boot_id.len == 16 && memcmp(r->boot_id.data, a->inventory.boot_id, 16) == 0;
+	t->of_old_boot = !same_boot;
 	recover_steps(a, t);
 	if (r->ended && r->ended->has_released) {
 		t->phase = EXE_ENDED;
