@@ -3,6 +3,7 @@
  * rest are the rules of resolve.c. */
 #include "sched/state.h"
 
+enum { REASON_BYTES_MAX = 1024 };
 enum who { CONTROLLER, USER, OPERATOR, NODE };
 
 static int who_may(const Mu__Event *e, enum who *ret)
@@ -43,23 +44,44 @@ static int check_author(const Mu__Event *e, struct mu_err *err)
 
 static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_err *err)
 {
-	const Mu__Config *c = sch__conf(st);
 	struct sch_want want;
 	struct mu_arena arena = {0};
 	if (!e->submitted->spec)
 		return mu_fail(err, MU_EINVAL, "A submission without a job");
+	const char *qos = e->submitted->spec->qos;
+	if (qos && *qos && !sch__qos(st, qos))
+		return sch__refuse(err, MU_EQOS);
 	int rc = sch__rights(e->submitted->spec, e->author, err);
 	if (!rc)
 		rc = sch__depends_check(st, e->submitted->spec, UINT32_MAX, e->submitted->resolved,
 					e->submitted->n_resolved, &arena, err);
 	if (!rc)
 		rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
-	if (!rc && c->max_job_count && (uint64_t)st->job_tasks + want.tasks > c->max_job_count)
+	if (!rc && sch__jobs_full(st, want.tasks))
 		rc = sch__refuse(err, MU_EMAXJOBS);
 	if (!rc)
 		rc = sch__limit_submit(st, e->submitted->spec, &want, e->author, err);
 	mu_arena_free(&arena);
 	return rc;
+}
+
+/* Lists of partitions are written with commas, lines with blanks. */
+static int admit_partition(const Mu__PartitionUpdate *u, struct mu_err *err)
+{
+	const char *name = u->conf ? u->conf->name : NULL;
+	for (const unsigned char *p = (const unsigned char *)name; u->create && p && *p; p++)
+		if (*p <= ' ' || *p == 0x7f || strchr(",=|:;[]\"'`\\", *p))
+			return mu_fail(err, MU_EPARTITION,
+				       "%s: a name has no blank and none of , = | : ; [ ] \\ and quotes",
+				       mu_strerror(MU_EPARTITION));
+	return 0;
+}
+
+static int admit_node(const Mu__NodeUpdate *u, struct mu_err *err)
+{
+	if (u->reason && strlen(u->reason) > REASON_BYTES_MAX)
+		return mu_fail(err, MU_EPATH, "A reason takes at most %d bytes", REASON_BYTES_MAX);
+	return 0;
 }
 
 /* A request about jobs is refused when it fits none of them. */
@@ -73,7 +95,9 @@ static int admit_jobs(const struct sch_state *st, const Mu__Event *e, const uint
 		uint32_t named = i < count ? id[i] : some[i - count]->job;
 		const struct sch_array *a = sch__array(st, named);
 		struct sch_array_at at = {0};
-		const struct sch_job *j = a ? sch__array_each(st, a, &at) : i < count ? sch__job(st, named) : NULL;
+		const struct sch_job *j = a	      ? sch__array_each(st, a, &at)
+					  : i < count ? sch__job(st, named)
+						      : NULL;
 		int rc = !j							 ? MU_EJOBID
 			 : e->author->operator_ || e->author->uid == j->who->uid ? 0
 										 : MU_EPERM;
@@ -96,6 +120,10 @@ static int admit(const struct sch_state *st, Mu__Event *event, struct mu_err *er
 	switch (event->kind_case) {
 	case MU__EVENT__KIND_SUBMITTED:
 		return admit_submitted(st, event, err);
+	case MU__EVENT__KIND_PARTITION_UPDATE:
+		return admit_partition(event->partition_update, err);
+	case MU__EVENT__KIND_NODE_UPDATE:
+		return admit_node(event->node_update, err);
 	case MU__EVENT__KIND_ACCOUNTS_CHANGED:
 		return sch__accounts_check(st, event->author, event->accounts_changed, err);
 	case MU__EVENT__KIND_JOB_SIGNAL:

@@ -148,9 +148,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 {
 	struct sch_state *st = ev->st;
 	if (mu_job_state_ended(j->state)) {
-		uint8_t key[12];
-		sch__pair_key(key, j->end_usec, j->id);
-		mu_map_del(&st->tombs, key, sizeof(key));
+		sch__tomb_out(st, j);
 		sch__name_index(st, j, true);
 		if (!j->run)
 			j->end_usec = 0;

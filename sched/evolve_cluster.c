@@ -432,21 +432,10 @@ static void begin_times(struct sch_ev *ev)
 
 static void purge(struct sch_ev *ev)
 {
-	struct sch_state *st = ev->st;
-	int64_t before = ev->now - sch__min_job_age(st);
-	for (uint32_t i = 0; i < SCH_PURGE_PER_TICK; i++) {
-		uint8_t key[12];
-		struct sch_job *j = mu_map_seek(&st->tombs, NULL, 0, 0, NULL, NULL);
-		if (!j || j->end_usec > before)
+	int64_t before = ev->now - sch__min_job_age(ev->st);
+	for (uint32_t i = 0; i < SCH_PURGE_PER_TICK; i++)
+		if (!sch__purge_oldest(ev->st, before))
 			return;
-		sch__pair_key(key, j->end_usec, j->id);
-		mu_map_del(&st->tombs, key, sizeof(key));
-		sch__steps_drop(st, j->id, UINT32_MAX);
-		mu_map_del_u64(&st->jobs, j->id);
-		st->job_tasks -= sch__job_size(j);
-		sch__array_purge(st, j);
-		sch__gone(st, &j->rec);
-	}
 }
 
 int sch__evolve_tick(struct sch_ev *ev)

@@ -104,7 +104,7 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 					&ev->err);
 	if (!rc)
 		rc = sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
-	if (!rc && c->max_job_count && (uint64_t)st->job_tasks + ret->tasks > c->max_job_count)
+	if (!rc && sch__jobs_full(st, ret->tasks))
 		rc = sch__refuse(&ev->err, MU_EMAXJOBS);
 	return rc ? rc : sch__limit_submit(st, s->spec, ret, ev->author, &ev->err);
 }
@@ -150,6 +150,7 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	ev->job = j->id;
 	sch__depend_apart(ev, j, s->resolved, s->n_resolved);
 	sch__depend_kill(ev, j);
+	sch__jobs_make_room(ev);
 	return 0;
 }
 

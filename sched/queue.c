@@ -7,6 +7,8 @@
 
 #include <assert.h>
 
+enum { PURGE_PER_SUBMISSION = 16 };
+
 uint64_t sch__queue_key(uint32_t priority, uint32_t id)
 {
 	return (uint64_t)(UINT32_MAX - priority) << 32 | id;
@@ -203,7 +205,50 @@ void sch__tomb_in(struct sch_state *st, struct sch_job *j)
 	if (j->run && j->run->left_count)
 		return;
 	sch__pair_key(key, j->end_usec, j->id);
+	if (!mu_map_get(&st->tombs, key, sizeof(key)))
+		st->tomb_tasks += sch__job_size(j);
 	mu_map_put(&st->tombs, key, sizeof(key), j);
+}
+
+/* Out of the tombs, wherever it was. */
+void sch__tomb_out(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	sch__pair_key(key, j->end_usec, j->id);
+	if (!mu_map_get(&st->tombs, key, sizeof(key)))
+		return;
+	mu_map_del(&st->tombs, key, sizeof(key));
+	st->tomb_tasks -= sch__job_size(j);
+}
+
+bool sch__purge_oldest(struct sch_state *st, int64_t ended_until_usec)
+{
+	struct sch_job *j = mu_map_seek(&st->tombs, NULL, 0, 0, NULL, NULL);
+	if (!j || j->end_usec > ended_until_usec)
+		return false;
+	sch__tomb_out(st, j);
+	sch__steps_drop(st, j->id, UINT32_MAX);
+	mu_map_del_u64(&st->jobs, j->id);
+	st->job_tasks -= sch__job_size(j);
+	sch__array_purge(st, j);
+	sch__gone(st, &j->rec);
+	return true;
+}
+
+bool sch__jobs_full(const struct sch_state *st, uint32_t tasks)
+{
+	uint32_t max = sch__conf(st)->max_job_count;
+	return max && (uint64_t)st->job_tasks - st->tomb_tasks + tasks > max;
+}
+
+void sch__jobs_make_room(struct sch_ev *ev)
+{
+	uint32_t max = sch__conf(ev->st)->max_job_count;
+	/* A bounded number, so that one submission does not pay for all that a smaller MaxJobCount asks for.
+	 * What ended just now may still be in this event's hands. */
+	for (int i = 0; i < PURGE_PER_SUBMISSION && max && ev->st->job_tasks > max; i++)
+		if (!sch__purge_oldest(ev->st, ev->now - 1))
+			return;
 }
 
 void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign)

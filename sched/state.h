@@ -267,11 +267,12 @@ struct sch_state {
 	struct mu_bits open;   /* by rank: usable nodes with something free */
 	struct mu_bits usable; /* by rank */
 
-	struct mu_map jobs;  /* by id */
+	struct mu_map jobs;   /* by id */
 	struct mu_map arrays; /* by id */
 	struct mu_map tasks;  /* be32 array, be32 task, be32 id: records of arrays */
 	uint32_t job_tasks;   /* jobs in State, each task of an array by itself */
-	struct mu_map steps; /* be32 job, attempt, step */
+	uint32_t tomb_tasks;  /* of them, those that have ended and hold nothing */
+	struct mu_map steps;  /* be32 job, attempt, step */
 	struct mu_map answers;
 	struct mu_map begins;	/* be64 eligible, be32 id: jobs that wait for their begin time */
 	struct mu_map due;	/* be64 moment, be32 id: limit backstops, deadlines */
@@ -475,6 +476,14 @@ bool sch__reason_settled(uint32_t reason);
 void sch__due_set(struct sch_state *st, struct sch_job *j);
 void sch__due_clear(struct sch_state *st, struct sch_job *j);
 void sch__tomb_in(struct sch_state *st, struct sch_job *j);
+void sch__tomb_out(struct sch_state *st, struct sch_job *j);
+/* Forgets the job that ended longest ago, when that is not after ENDED_UNTIL_USEC and nothing refers to it.
+ */
+bool sch__purge_oldest(struct sch_state *st, int64_t ended_until_usec);
+/* MaxJobCount bounds the jobs in State; those that have ended make room for new ones before MinJobAge is
+ * over. */
+bool sch__jobs_full(const struct sch_state *st, uint32_t tasks); /* for TASKS more */
+void sch__jobs_make_room(struct sch_ev *ev);
 void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign);
 struct sch_part *sch__first_part(const struct sch_state *st, const struct sch_job *j);
 
@@ -496,7 +505,7 @@ struct sch_want {
 	uint32_t assoc;
 	uint32_t job_gpus;
 	bool tasks_by_gpus; /* the number of tasks follows from them */
-	uint32_t tasks; /* of an array; else 1 */
+	uint32_t tasks;	    /* of an array; else 1 */
 };
 int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__Author *author,
 		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err);
@@ -681,7 +690,8 @@ int sch__depends_check(const struct sch_state *st, const Mu__JobSpec *spec, uint
 void sch__depend_new(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *spec,
 		     Mu__ResolvedParent *const *resolved, size_t count);
 /* Of an array: tasks whose counterparts (aftercorr) have ended leave the others. J is in all indexes. */
-void sch__depend_apart(struct sch_ev *ev, struct sch_job *j, Mu__ResolvedParent *const *resolved, size_t count);
+void sch__depend_apart(struct sch_ev *ev, struct sch_job *j, Mu__ResolvedParent *const *resolved,
+		       size_t count);
 void sch__depend_load(struct sch_state *st, struct sch_job *j, const char *letters, int64_t due_usec);
 void sch__depend_clear(struct sch_state *st, struct sch_job *j);
 void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in);
