@@ -556,6 +556,8 @@ static int prepare(struct squeue *q, struct mu_err *err)
 		rc = read_format(q, err);
 	if (!rc)
 		rc = cli_filter_query(q->cli, args, &q->query, err);
+	q->query.has_skip_hidden = 1;
+	q->query.skip_hidden = !cli_args_has(args, OPT_all) && !q->query.n_partition && !q->query.n_job;
 	if (!rc)
 		rc = read_states(q, err);
 	if (!rc)

@@ -24,6 +24,7 @@ struct answer {
 	struct mu_map nodes; /* names asked for, expanded; empty: no filter */
 	int (*each)(struct answer *a, struct mu_view hist_row); /* not NULL: takes what would be rows of accounts */
 	void *each_arg;
+	struct mu_map hidden; /* partitions whose jobs of others are left out */
 	/* The page. */
 	ProtobufCBinaryData *row;
 	size_t count, cap, bytes, limit;
@@ -41,6 +42,12 @@ void answer_add(struct answer *a, uint8_t *row, size_t len, const void *key, siz
  * the states filter out. */
 bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool with_state);
 bool answer_may_see(const struct answer *a, uint32_t uid);
+/* private.c: what PrivateData hides from people who are no operators. */
+bool answer_hides(const struct answer *a, unsigned private_bit);
+bool answer_is_caller(const struct answer *a, const char *user);
+int answer_people(struct answer *a); /* accounts, users and associations */
+int answer_plain(struct answer *a, struct mu_view key, struct mu_view row);
+struct mu_view answer_page_key(const struct answer *a);
 bool answer_on_nodes(const struct answer *a, struct mu_view node_list);
 
 /* moment.c */

@@ -101,6 +101,14 @@ int view__apply(struct view_batch *b, const struct view_entry *entry, struct mu_
 void view__config_changed(struct view *v, struct mu_view config_row)
 {
 	struct mu_arena arena = {0};
+	static const struct {
+		const char *word;
+		unsigned bit;
+	} kinds[] = {{"jobs", VIEW_PRIVATE_JOBS},
+		     {"nodes", VIEW_PRIVATE_NODES},
+		     {"accounts", VIEW_PRIVATE_ACCOUNTS},
+		     {"users", VIEW_PRIVATE_USERS},
+		     {"usage", VIEW_PRIVATE_USAGE}};
 	unsigned private_data = 0;
 	Mu__ConfigRow *row = (Mu__ConfigRow *)mu_pb_unpack(&mu__config_row__descriptor, config_row.data,
 							   config_row.len, &arena);
@@ -109,10 +117,9 @@ void view__config_changed(struct view *v, struct mu_view config_row)
 		const char *words = row->config->key[i]->value;
 		if (strcasecmp(row->config->key[i]->key, "PrivateData") != 0 || !words)
 			continue;
-		if (strcasestr(words, "jobs"))
-			private_data |= VIEW_PRIVATE_JOBS;
-		if (strcasestr(words, "nodes"))
-			private_data |= VIEW_PRIVATE_NODES;
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+			if (strcasestr(words, kinds[k].word) || strcasecmp(words, "all") == 0)
+				private_data |= kinds[k].bit;
 	}
 	mu_arena_free(&arena);
 	pthread_mutex_lock(&v->lock);

@@ -14,6 +14,7 @@ enum { /* see proto/rows.proto, proto/spec.proto, proto/conf.proto */
        STEP_NODE_LIST = 12,
        PARTITION_CONF = 1,
        CONF_NODE = 3,
+       CONF_HIDDEN = 19,
 };
 
 /* ---- the page ---- */
@@ -45,7 +46,7 @@ void answer_add(struct answer *a, uint8_t *row, size_t len, const void *key, siz
 		a->last_key = (struct mu_view){mu_arena_dup(a->arena, key, key_len), key_len};
 }
 
-static int add_plain(struct answer *a, struct mu_view key, struct mu_view row)
+int answer_plain(struct answer *a, struct mu_view key, struct mu_view row)
 {
 	uint8_t *room = answer_room(a, row.len);
 
@@ -118,11 +119,18 @@ static bool in_partition(const Mu__Query *q, const struct pick_job *job)
 	return false;
 }
 
+/* In a partition that is hidden from those who do not ask for all; people see their own jobs there. */
+static bool in_hidden(const struct answer *a, const struct pick_job *job)
+{
+	return a->hidden.count && job->uid != a->caller->uid &&
+	       mu_map_get(&a->hidden, job->partition.data, job->partition.len);
+}
+
 bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool with_state)
 {
 	const Mu__Query *q = a->query;
 
-	if (!answer_may_see(a, job->uid))
+	if (!answer_may_see(a, job->uid) || in_hidden(a, job))
 		return false;
 	if (q->n_user || q->n_uid) {
 		bool user = q->n_user && any_text(q->user, q->n_user, job->user);
@@ -143,7 +151,8 @@ static bool filters_jobs(const struct answer *a)
 	const Mu__Query *q = a->query;
 
 	return q->n_job || q->n_user || q->n_uid || q->n_partition || q->n_account || q->n_qos || q->n_name ||
-	       q->n_state || q->n_node || (!a->caller->operator&&(a->private_data & VIEW_PRIVATE_JOBS));
+	       q->n_state || q->n_node || a->hidden.count ||
+	       (!a->caller->operator&&(a->private_data & VIEW_PRIVATE_JOBS));
 }
 
 /* How far into a row the filters look. */
@@ -220,7 +229,7 @@ static int jobs_by_id(struct answer *a)
 	return code;
 }
 
-static struct mu_view page_key(const struct answer *a)
+struct mu_view answer_page_key(const struct answer *a)
 {
 	return a->query->has_after_key ? (struct mu_view){a->query->after_key.data, a->query->after_key.len}
 				       : (struct mu_view){0};
@@ -230,7 +239,8 @@ static int answer_jobs(struct answer *a)
 {
 	if (a->query->n_job)
 		return jobs_by_id(a);
-	return source_each(&a->source, SCH_ROW_JOB, (struct mu_view){0}, page_key(a), add_job, a, a->err);
+	return source_each(&a->source, SCH_ROW_JOB, (struct mu_view){0}, answer_page_key(a), add_job, a,
+			   a->err);
 }
 
 struct step_walk {
@@ -265,7 +275,7 @@ static int add_step(void *arg, struct mu_view key, struct mu_view row, struct mu
 	    !any_number(a->query->state, a->query->n_state, (uint32_t)pick_number(row, STEP_STATE)) ||
 	    !answer_on_nodes(a, pick_bytes(row, STEP_NODE_LIST)))
 		return 0;
-	return add_plain(a, key, row);
+	return answer_plain(a, key, row);
 }
 
 static int answer_steps(struct answer *a)
@@ -274,11 +284,11 @@ static int answer_steps(struct answer *a)
 	int code = 0;
 
 	if (a->query->n_job == 0) {
-		code = source_each(&a->source, SCH_ROW_STEP, (struct mu_view){0}, page_key(a), add_step, &w,
-				   a->err);
+		code = source_each(&a->source, SCH_ROW_STEP, (struct mu_view){0}, answer_page_key(a),
+				   add_step, &w, a->err);
 	} else {
 		size_t count = 0;
-		struct mu_view after = page_key(a);
+		struct mu_view after = answer_page_key(a);
 		uint32_t *ids, cut;
 		code = jobs_asked(a, &ids, &count, &cut);
 		/* The page may have ended within a job. */
@@ -335,7 +345,7 @@ static int add_node(void *arg, struct mu_view key, struct mu_view row, struct mu
 		return 0;
 	if (w->a->nodes.count && !mu_map_get(&w->a->nodes, key.data, key.len))
 		return 0;
-	return add_plain(w->a, key, row);
+	return answer_plain(w->a, key, row);
 }
 
 static int answer_nodes(struct answer *a)
@@ -352,27 +362,36 @@ static int answer_nodes(struct answer *a)
 		nodes.members = &partitions.members;
 	}
 	if (code == 0)
-		code = source_each(&a->source, SCH_ROW_NODE, (struct mu_view){0}, page_key(a), add_node,
-				   &nodes, a->err);
+		code = source_each(&a->source, SCH_ROW_NODE, (struct mu_view){0}, answer_page_key(a),
+				   add_node, &nodes, a->err);
 	mu_map_clear(&partitions.members);
 	return code;
+}
+
+static int add_hidden(void *arg, struct mu_view key, struct mu_view row, struct mu_err *err)
+{
+	struct answer *a = arg;
+
+	if (pick_number(pick_bytes(row, PARTITION_CONF), CONF_HIDDEN))
+		mu_map_put(&a->hidden, key.data, key.len, a);
+	return 0;
 }
 
 static int add_partition(void *arg, struct mu_view key, struct mu_view row, struct mu_err *err)
 {
 	struct answer *a = arg;
 
-	return any_text(a->query->partition, a->query->n_partition, key) ? add_plain(a, key, row) : 0;
+	return any_text(a->query->partition, a->query->n_partition, key) ? answer_plain(a, key, row) : 0;
 }
 
 static int add_any(void *arg, struct mu_view key, struct mu_view row, struct mu_err *err)
 {
-	return add_plain(arg, key, row);
+	return answer_plain(arg, key, row);
 }
 
 static int answer_all(struct answer *a, uint8_t kind, source_sink sink)
 {
-	return source_each(&a->source, kind, (struct mu_view){0}, page_key(a), sink, a, a->err);
+	return source_each(&a->source, kind, (struct mu_view){0}, answer_page_key(a), sink, a, a->err);
 }
 
 static int answer_what(struct answer *a)
@@ -397,11 +416,9 @@ static int answer_what(struct answer *a)
 			return mu_fail(a->err, MU_EPERM, "the keys of nodes are shown to operators only");
 		return answer_all(a, SCH_ROW_NODE_KEY, add_any);
 	case MU__WHAT__WHAT_ACCOUNTS:
-		return answer_all(a, SCH_ROW_ACCOUNT, add_any);
 	case MU__WHAT__WHAT_USERS:
-		return answer_all(a, SCH_ROW_USER, add_any);
 	case MU__WHAT__WHAT_ASSOCS:
-		return answer_all(a, SCH_ROW_ASSOC, add_any);
+		return answer_people(a);
 	case MU__WHAT__WHAT_QOS:
 		return answer_all(a, SCH_ROW_QOS, add_any);
 	case MU__WHAT__WHAT_MOMENTS:
@@ -452,6 +469,9 @@ int query_rows(struct view *v, const Mu__Query *query, const struct query_caller
 	if (a.limit > ANSWER_PAGE_MAX)
 		a.limit = ANSWER_PAGE_MAX;
 	code = expand_nodes(&a);
+	if (code == 0 && query->skip_hidden && !caller->operator)
+		code = source_each(&a.source, SCH_ROW_PARTITION, (struct mu_view){0}, (struct mu_view){0},
+				   add_hidden, &a, err);
 	if (code == 0)
 		code = answer_what(&a);
 	if (code == 0 || code == ANSWER_FULL) {
@@ -469,6 +489,7 @@ int query_rows(struct view *v, const Mu__Query *query, const struct query_caller
 		code = 0;
 	}
 	mu_map_clear(&a.nodes);
+	mu_map_clear(&a.hidden);
 	source_close(&a.source);
 	return code;
 }

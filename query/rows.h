@@ -7,7 +7,8 @@
 
 struct query_caller {
 	uint32_t uid;
-	bool operator; /* sees what PrivateData hides from others */
+	bool operator;	  /* sees what PrivateData hides from others */
+	const char *user; /* the name of UID; borrowed; NULL: unknown */
 };
 
 /* Packs a Mu__Rows answer's bytes into OUT. Bounded by the page size. 0, MU_EJOBID (a lone unknown job id),

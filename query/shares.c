@@ -36,7 +36,8 @@ static int add_shares(struct answer *a, const struct sch_state *st)
 	int code = 0;
 
 	for (uint32_t i = page_from(a); !code && !sch_explain_share(st, i, &arena, &row); i++) {
-		code = add_message(a, &row->base, i + 1);
+		if (!row->user || !answer_hides(a, VIEW_PRIVATE_USAGE) || answer_is_caller(a, row->user))
+			code = add_message(a, &row->base, i + 1);
 		mu_arena_reset(&arena);
 	}
 	mu_arena_free(&arena);

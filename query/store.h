@@ -122,7 +122,13 @@ struct view {
 	uint64_t past_clock;
 	struct view_stats stats;
 };
-enum view_private { VIEW_PRIVATE_JOBS = 1, VIEW_PRIVATE_NODES = 2 };
+enum view_private {
+	VIEW_PRIVATE_JOBS = 1,
+	VIEW_PRIVATE_NODES = 2,
+	VIEW_PRIVATE_ACCOUNTS = 4,
+	VIEW_PRIVATE_USERS = 8,
+	VIEW_PRIVATE_USAGE = 16
+};
 
 /* Rows and history records of the batch being built: seen before they are written. */
 struct view_pending {

@@ -113,7 +113,7 @@ void ctl_readers_stop(struct ctl *c)
 /* ---- answers, on a reader thread ---- */
 static void answer_query(struct ctl *c, struct ctl_req *req)
 {
-	struct query_caller caller = {.uid = req->author->uid, .operator = req->author->operator_};
+	struct query_caller caller = {.uid = req->author->uid, .operator = req->author->operator_, .user = req->author->user};
 	Mu__Reply reply = MU__REPLY__INIT;
 	Mu__Rows rows = MU__ROWS__INIT;
 	struct mu_err err = {0};

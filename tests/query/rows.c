@@ -234,7 +234,7 @@ static const char *answer(Mu__Query *q, const struct query_caller *caller)
 	return text;
 }
 
-static const struct query_caller root = {0, true}, ann = {1001, false};
+static const struct query_caller root = {0, true, "root"}, ann = {1001, false, "ann"};
 
 static uint32_t N[8][4] = {{1}, {2}, {3}, {1, 3, 9}, {99}, {1001}, {JOB_RUNNING}, {JOB_PENDING}};
 static char *W[][2] = {{"ann"},	  {"long"}, {"physics"}, {"a"},	   {"n[2-3]"}, {"bio"},
