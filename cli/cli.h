@@ -29,7 +29,7 @@ struct cli_conf {
 	const char *run_dir, *key_dir;
 	const char *srun_prolog, *srun_epilog; /* NULL: none */
 	unsigned port;
-	unsigned message_timeout_sec;
+	unsigned message_timeout_sec, kill_wait_sec;
 	struct {
 		const char *name, *addr;
 		unsigned port;
@@ -52,8 +52,8 @@ struct cli {
 	bool all_local, skip_local;
 	bool age_told;
 	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
-	const char *at;	  /* "" or NULL: now; else "@POS" or "=USEC" */
-	int64_t now_usec; /* cluster time of the last answer, else the host's */
+	const char *at;	       /* "" or NULL: now; else "@POS" or "=USEC" */
+	int64_t now_usec;      /* cluster time of the last answer, else the host's */
 };
 
 /* ---- words for people (stderr) ---- */
@@ -87,8 +87,8 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 		   struct mu_err *err);
 /* The same, and a reply's error becomes the result. */
 int cli_ask_done(struct cli *c, Mu__Request *request, Mu__Reply **ret, struct mu_err *err);
-/* Asks for all pages of QUERY and calls ROW for each row (borrowed for the call). Fills C->now_usec before the
- * first row of a page. */
+/* Asks for all pages of QUERY and calls ROW for each row (borrowed for the call). Fills C->now_usec before
+ * the first row of a page. */
 typedef void (*cli_row_fn)(void *arg, struct mu_view row);
 int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct mu_err *err);
 /* All rows of QUERY, unpacked as TYPE into an array in C's arena. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "log/auth.h"
 
 #ifndef MU_SYSCONFDIR
 #define MU_SYSCONFDIR "/etc"
@@ -131,6 +132,10 @@ static int take(struct cli_conf *conf, const char *key, const char *value, struc
 		conf->port = read_port(value);
 	else if (strcasecmp(key, "MessageTimeout") == 0)
 		conf->message_timeout_sec = (unsigned)strtoul(value, NULL, 10);
+	else if (strcasecmp(key, "AuthInfo") == 0)
+		auth_munge_info(value);
+	else if (strcasecmp(key, "KillWait") == 0)
+		conf->kill_wait_sec = (unsigned)strtoul(value, NULL, 10);
 	else if (strcasecmp(key, "SrunProlog") == 0)
 		conf->srun_prolog = value;
 	else if (strcasecmp(key, "SrunEpilog") == 0)
@@ -160,7 +165,7 @@ static int scan_include(const char *path, const char *name, unsigned depth, stru
 static bool may_matter(char c)
 {
 	c = (char)tolower((unsigned char)c);
-	return c == 'c' || c == 's' || c == 'm' || c == 'b' || c == 'i';
+	return c == 'a' || c == 'b' || c == 'c' || c == 'i' || c == 'k' || c == 'm' || c == 's';
 }
 
 static int scan(const char *path, const char *text, size_t size, unsigned depth, struct mu_arena *arena,
@@ -260,7 +265,8 @@ static struct cli_conf defaults(const char *path)
 				 .run_dir = "/run/muster",
 				 .key_dir = "/etc/muster/keys",
 				 .port = 6817,
-				 .message_timeout_sec = 10};
+				 .message_timeout_sec = 10,
+				 .kill_wait_sec = 30};
 }
 
 static void finish(struct cli_conf *conf)

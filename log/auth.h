@@ -119,6 +119,8 @@ int auth_seal_reply(const struct auth_keys *keys, const struct auth_who *who, st
 
 /* Path of the MUNGE daemon's socket (copied; NULL: the library's default). Before the first use. */
 void auth_munge_socket(const char *path);
+/* The same from the configuration's AuthInfo, "socket=PATH[,...]"; NULL or no such word: MUNGE's own default. */
+void auth_munge_info(const char *info);
 /* Forgets every credential seen (tests) and says how many are remembered. */
 void auth_seen_clear(void);
 unsigned auth_seen_count(void);

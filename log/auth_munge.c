@@ -1,7 +1,9 @@
 #include <munge.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "log/auth.h"
 #include "log/auth_parts.h"
@@ -12,6 +14,17 @@ void auth_munge_socket(const char *path)
 {
 	free(socket_path);
 	socket_path = path ? strdup(path) : NULL;
+}
+
+void auth_munge_info(const char *info)
+{
+	for (const char *p = info; p && *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ',')) {
+		char path[256];
+		if (strncasecmp(p, "socket=", 7) != 0)
+			continue;
+		snprintf(path, sizeof path, "%.*s", (int)strcspn(p + 7, ","), p + 7);
+		auth_munge_socket(path);
+	}
 }
 
 static munge_ctx_t new_context(void)

@@ -204,6 +204,7 @@ int ctl_setup(struct ctl *c, struct mu_err *err)
 		code = load_keys(c, err);
 	if (code)
 		return code;
+	auth_munge_info(mu_conf_get(c->conf, "AuthInfo", NULL));
 	c->state_dir = named(&c->conf_arena, mu_conf_get(c->conf, "StateSaveLocation", "/var/spool/muster"), c->opt.name);
 	c->raft_dir = mu_arena_printf(&c->conf_arena, "%s/raft", c->state_dir);
 	c->view_dir = mu_arena_printf(&c->conf_arena, "%s/view", c->state_dir);
