@@ -40,6 +40,7 @@ struct io {
 	int label_width;
 	int partial[2]; /* channel + 1 of an unfinished line on standard output and error */
 	bool broken[2]; /* nobody reads it any more */
+	bool abort_told;
 	struct ended *task;
 	uint32_t tasks, tasks_over;
 	int64_t interrupt_msec, first_end_msec;
@@ -470,6 +471,19 @@ static int take_pmi(struct io *io, struct srun_conn *c, const struct stream_fram
 	return 0;
 }
 
+/* A node says why it ends the step: KillWait, and the time that the ends take to come here. */
+static void tell_abort(struct io *io, const struct stream_frame *f)
+{
+	static const char begins[] = "slurmstepd: error: *** STEP ";
+
+	if (io->abort_told || f->payload.len < sizeof begins ||
+	    memcmp(f->payload.data, begins, sizeof begins - 1) != 0)
+		return;
+	io->abort_told = true;
+	cli_say(io->cli, "Job step aborted: Waiting up to %u seconds for job step to finish.",
+		io->cli->conf.kill_wait_sec + 2);
+}
+
 static int take_frame(struct io *io, struct srun_conn *c, const struct stream_frame *f)
 {
 	uint32_t bytes;
@@ -488,6 +502,7 @@ static int take_frame(struct io *io, struct srun_conn *c, const struct stream_fr
 		take_step_end(io, c, f);
 		return 0;
 	case STREAM_TEXT: {
+		tell_abort(io, f);
 		bool ends = f->payload.len && f->payload.data[f->payload.len - 1] == '\n';
 
 		put_all(io, 1, f->payload.data, f->payload.len);

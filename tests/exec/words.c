@@ -142,7 +142,8 @@ static void environments(void)
 	o.alloc = alloc;
 	o.n_alloc = 3;
 	o.node_list = "n[1-3]";
-	o.ntasks = 3;
+	o.ntasks = spec.ntasks = 3;
+	spec.has_ntasks = 1;
 	o.mem_cpu_mib = 100;
 	spec.name = "name";
 	exe_env_build(&o, &words, NULL, (struct mu_view){(const uint8_t *)user, sizeof user - 1}, &arena,
