@@ -1,5 +1,6 @@
 /* cli/logview.c: muster log dump, tail, verify: the archive as any controller gives it. With a directory
  * behind the word the archive on this host's disk is meant, which is the business of muster-history. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,21 +173,31 @@ static int run_pages(struct logview *v, struct mu_err *err)
 	return rc;
 }
 
+/* Digits only: no sign, and no more than a position can have. */
+static bool read_position(const char *text, char **ret_end, uint64_t *ret)
+{
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*ret = strtoull(text, ret_end, 10);
+	return errno == 0;
+}
+
 static bool read_range(const char *text, uint64_t *from, uint64_t *to)
 {
 	char *end;
 
 	text += *text == '@';
-	*from = *to = strtoull(text, &end, 10);
-	if (end == text)
+	if (!read_position(text, &end, from))
 		return false;
+	*to = *from;
 	if (*end == '-') {
 		const char *second = end + 1 + (end[1] == '@');
 
-		*to = *second ? strtoull(second, &end, 10) : 0;
-		if (*second && end == second)
+		*to = 0;
+		end = (char *)second;
+		if (*second && (!read_position(second, &end, to) || *to < *from))
 			return false;
-		end = *second ? end : (char *)second;
 	}
 	return !*end;
 }
@@ -213,9 +224,16 @@ int muster_log(struct cli *c, size_t count, char **words)
 			v.json = true;
 		else if (strcmp(words[i], "-f") == 0 && tails)
 			v.follow = true;
-		else if (strcmp(words[i], "-n") == 0 && tails && i + 1 < count)
-			tail = strtoull(words[++i], NULL, 10);
-		else if (tails || !read_range(words[i], &v.from, &v.to)) {
+		else if (strcmp(words[i], "-n") == 0 && tails) {
+			char *end = "";
+
+			if (i + 1 == count || !read_position(words[i + 1], &end, &tail) || *end) {
+				cli_error(c, "-n takes a number of entries, not \"%s\"",
+					  i + 1 < count ? words[i + 1] : "");
+				return 1;
+			}
+			i++;
+		} else if (tails || !read_range(words[i], &v.from, &v.to)) {
 			cli_error(c, "\"%s\" is no range of positions such as 5-20", words[i]);
 			return 1;
 		}

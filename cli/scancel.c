@@ -345,13 +345,23 @@ static int prepare(struct scancel *s, struct mu_err *err)
 	s->query = (Mu__Query)MU__QUERY__INIT;
 	s->query.has_what = s->query.has_slim = s->query.slim = 1;
 	s->query.what = MU__WHAT__WHAT_JOBS;
-	for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-		s->filtered = s->filtered || cli_args_has(s->args, filters[i]);
+	for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
+		const struct cli_given *g = cli_args_last(s->args, filters[i]);
+
+		/* An empty word is an unset variable of a script, not "all of them". */
+		if (g && g->value && !g->value[strspn(g->value, ", ")])
+			return mu_fail(err, MU_EINVAL, "Invalid --%s specification: \"%s\"", g->option->name,
+				       g->value);
+		s->filtered = s->filtered || g;
+	}
 	s->ask = cli_args_has(s->args, OPT_interactive);
 	if (cli_args_has(s->args, OPT_kill_batch))
 		s->flags = BATCH_ONLY;
 	if (cli_args_has(s->args, OPT_full))
 		s->flags = FULL;
+	for (size_t i = 0; i < s->args->word_count; i++)
+		if (!s->args->words[i][strspn(s->args->words[i], ", ")])
+			return mu_fail(err, MU_EINVAL, "Invalid job id %s", s->args->words[i]);
 	if (!s->args->word_count && !s->filtered)
 		return mu_fail(err, MU_EINVAL, "No job identification provided");
 	if (signal)

@@ -186,6 +186,10 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}
+	if (!ids) {
+		fprintf(stderr, "Invalid job id specified for job %s\n", words[0]);
+		return 1;
+	}
 	jobs = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *jobs);
 	some = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *some);
 	for (size_t i = 0; i < ids; i++) {

@@ -94,6 +94,10 @@ int cli_sdiag(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
+	if (args.word_count) {
+		cli_error(c, "Unrecognized option: %s", args.words[0]);
+		return 1;
+	}
 	request.ask_case = MU__REQUEST__ASK_DIAG;
 	request.diag = &ask;
 	if (load_cluster(c, &row, &err) || cli_ask_done(c, &request, &reply, &err)) {

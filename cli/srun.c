@@ -481,6 +481,21 @@ static void say_launch(const struct srun *s)
 
 /* ---- options ---- */
 
+/* What would come to light only once a job is granted. */
+static int check_numbers(const struct srun *s, struct mu_err *err)
+{
+	const char *kill = cli_args_value(s->args, OPT_kill_on_bad_exit),
+		   *wait = cli_args_value(s->args, OPT_wait_step);
+	int64_t seconds;
+
+	if (kill && *kill && strcmp(kill, "0") != 0 && strcmp(kill, "1") != 0)
+		return mu_fail(err, MU_EINVAL, "Invalid --kill-on-bad-exit specification: \"%s\" (0 or 1)",
+			       kill);
+	if (wait && mu_number_parse("--wait", wait, 0, INT32_MAX, &seconds, NULL))
+		return mu_fail(err, MU_EINVAL, "Invalid --wait specification: \"%s\" (seconds)", wait);
+	return 0;
+}
+
 static int check(struct srun *s, struct mu_err *err)
 {
 	const struct cli_given *mpi = cli_args_last(s->args, OPT_mpi);
@@ -654,6 +669,8 @@ int cli_srun(struct cli *c, int argc, char **argv)
 		return 0;
 	}
 	rc = check(&s, &err);
+	if (!rc)
+		rc = check_numbers(&s, &err);
 	if (!rc)
 		rc = find_job(&s, &err);
 	if (!rc && s.job.job)

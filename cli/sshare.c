@@ -149,6 +149,10 @@ int cli_sshare(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
+	if (args.word_count) {
+		cli_error(c, "Unrecognized option: %s", args.words[0]);
+		return 1;
+	}
 	if (cli_args_has(&args, OPT_share_help_format)) {
 		for (size_t i = 0; i < set.count; i++)
 			printf("%s%s", columns[i].name, i % 4 == 3 || i + 1 == set.count ? "\n" : " ");

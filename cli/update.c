@@ -348,6 +348,15 @@ static int update_nodes(struct scontrol *s, const struct pair *pairs, size_t cou
 		fprintf(stderr, "Request aborted\n");
 		return 1;
 	}
+	if (!u.state && !u.reason && !u.has_fenced && !u.has_weight && !u.has_set_feature) {
+		fprintf(stderr, "No changes specified\n");
+		return 1;
+	}
+	if (u.state && !*u.state) {
+		cli_error(s->cli, "Invalid input: State=");
+		fprintf(stderr, "Request aborted\n");
+		return 1;
+	}
 	if (u.state &&
 	    (strcmp(u.state, "DOWN") == 0 || strcmp(u.state, "DRAIN") == 0 || strcmp(u.state, "FAIL") == 0) &&
 	    (!u.reason || !*u.reason)) {
@@ -462,6 +471,10 @@ static int change_partition(struct scontrol *s, const struct pair *pairs, size_t
 				cli_error(s->cli, "%s", text);
 			return 1;
 		}
+	}
+	if (!create && count < 2) {
+		fprintf(stderr, "No changes specified\n");
+		return 1;
 	}
 	u.conf = &conf;
 	u.has_create = 1;

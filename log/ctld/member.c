@@ -113,9 +113,13 @@ static void on_added(void *arg, int code, uint64_t pos)
 	struct ctl *c = op->ctl;
 
 	(void)pos;
+	struct mu_err err = {0};
+
 	if (!code)
 		promote_added(c, op->req->request->member->name);
-	ctl_req_fail(c, op->req, code, code ? NULL : "");
+	if (code == MU_ECONNECT)
+		(void)mu_fail(&err, code, "No controller answers there; start its musterd with an empty directory, then add it.");
+	ctl_req_fail(c, op->req, code, code == MU_ECONNECT ? err.text : code ? NULL : "");
 	free(op);
 }
 

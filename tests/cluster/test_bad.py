@@ -9,7 +9,7 @@ from harness import check, equal, local, size, test
 
 # Words of sbatch; each must be refused before a job exists. Beside them the accepted neighbour stands in tests of the room.
 LINES = [
-    ["--nosuch"], ["-t", "5m"], ["-t", "1:2:3:4"], ["-t", ""], ["-t", "abc"], ["-t", "99999999999999999999"], ["-n", "0"], ["-n", "-1"], ["-n", "x"],
+    ["--nosuch"], ["-q", "nosuch"], ["-k5"], ["-t", "5m"], ["-t", "1:2:3:4"], ["-t", ""], ["-t", "abc"], ["-t", "99999999999999999999"], ["-n", "0"], ["-n", "-1"], ["-n", "x"],
     ["-n", "1.5"], ["-n", "99999999999"], ["-N", "0"], ["-N", "3-2"], ["-N", "x"], ["-N", "-1"], ["-N", "1-"], ["-c", "0"], ["-c", "-3"], ["-c", "two"],
     ["--mem", "x"], ["--mem", "-5"], ["--mem", "1Q"], ["--mem", "1G", "--mem-per-cpu", "1G"], ["--mem", "99999999999999999999G"],
     ["--mem-per-cpu", "x"], ["--mem", ""], ["-p", "nosuch"], ["-p", "debug,nosuch"], ["-p", ""], ["--gres", "nosuch:1"], ["--gres", "gpu:x"],
@@ -53,7 +53,12 @@ def test_bad_lines(t):
                   ["squeue", "--at", "yesterday-ish"], ["squeue", "--at", "@99999999999"], ["scancel", "x"], ["scancel", "0"], ["scancel", "-s", "NOSUCH", "1"], ["scontrol", "foo"],
                   ["scontrol", "show", "job", "4242"], ["scontrol", "update", "nodename=nosuch", "state=resume"],
                   ["scontrol", "update", "jobid=4242", "priority=1"], ["scontrol", "hold", "4242"], ["sacct", "-o", "nosuch"], ["sacct", "-S", "x"],
-                  ["sinfo", "--nosuch"], ["srun", "--nosuch", "true"], ["sacct", "-s", "nosuch"]):
+                  ["sinfo", "--nosuch"], ["srun", "--nosuch", "true"], ["sacct", "-s", "nosuch"], ["scancel", ""], ["scancel", "-u", ""], ["scancel", "-n", ""],
+                  ["scancel", "-p", ","], ["scontrol", "hold", ""], ["scontrol", "update", "nodename=n1"], ["scontrol", "update", "nodename=n1", "state="],
+                  ["scontrol", "update", "partition=debug"], ["scontrol", "create", "partition=a,b"], ["scontrol", "create", "partition=a b"],
+                  ["scontrol", "update", "nodename=n1", "state=drain", "reason=" + "x" * 5000], ["muster", "log", "dump", "5-3"], ["muster", "log", "dump", "-5"],
+                  ["muster", "log", "dump", "99999999999999999999"], ["muster", "log", "tail", "-n", "x"], ["srun", "-K=x", "true"], ["srun", "-W", "x", "true"],
+                  ["sdiag", "x"], ["sshare", "x"], ["muster", "controller", "add", "c9", "127.0.0.1:1"]):
         done = c.run(*words, timeout=20)
         if done.code in (0, None) or done.code < 0 or not (done.err + done.out).strip():
             problems.append("%s: exit code %s, %r" % (words, done.code, done.err[:200]))

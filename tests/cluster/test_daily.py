@@ -188,3 +188,44 @@ def test_operator_words(t):
     c.run("scontrol", "shutdown", "slurmctld").ok()
     wait_until("new processes", 30, lambda: all(local.child_of(c.c, n) not in (0, before[n]) for n in c.controllers()))
     wait_until("a job to be taken", 30, lambda: c.run("sbatch", "-H", "--wrap", "true").code == 0)
+
+
+@test(build="plain")
+def test_environment(t):
+    """SLURM_NTASKS only where tasks were asked for, the node's memory for --mem=0; and what srun says when its job is cancelled."""
+    c = t.cluster(controllers=1, nodes=1, settings={"KillWait": "2"})
+    line = "echo ${SLURM_NTASKS-none} ${SLURM_NPROCS-none} ${SLURM_MEM_PER_NODE-none}"
+    for words, expected in ((["--mem=100"], "none none 100"), (["--exclusive", "--mem=0"], "none none 2048"), (["-n2", "--mem=0"], "2 2 2048"),
+                            (["-N1", "--ntasks-per-node=3"], "3 3 none")):
+        job = c.sbatch("-o", "env", *words, "--wrap", line, user=USER)
+        c.wait_ended(job)
+        equal(c.read("env"), expected + "\n", "environment of sbatch %s" % " ".join(words))
+    job = c.sbatch("-o", "out", "--wrap", "trap '' TERM; srun sleep 300", user=USER)
+    wait_until("a step", 30, lambda: "%d.0 " % job in c.run("squeue", "-s", "-h", "-o", "%i ").out)
+    c.run("scancel", job, user=USER).ok()
+    wait_until("srun's words", 20, lambda: "srun: Job step aborted: Waiting up to 4 seconds for job step to finish.\n" in c.read("out"))
+    c.wait_ended(job)
+
+
+@test(build="plain")
+def test_private(t):
+    """PrivateData keeps people to themselves; others' jobs in a hidden partition are for those who ask for all."""
+    c = t.cluster(controllers=1, nodes=1, settings={"PrivateData": "accounts,users,usage"})
+    c.run("sacctmgr", "-i", "add", "account", "bio,chem").ok()
+    c.run("sacctmgr", "-i", "add", "user", USER, "account=bio").ok()
+    c.run("sacctmgr", "-i", "add", "user", "daemon", "account=chem").ok()
+
+    def listed(*words, user=None):
+        return sorted(c.run("sacctmgr", "-n", "-P", "show", *words, user=user).ok().out.split())
+    equal(listed("user", "format=user", user=USER), [USER], "users that a user sees")
+    equal(listed("account", "format=account", user=USER), ["bio"], "accounts that a user sees")
+    equal(listed("assoc", "format=account,user", user=USER), ["bio|", "bio|" + USER, "root|"], "associations that a user sees")
+    equal(listed("account", "format=account"), ["bio", "chem", "root"], "accounts that an operator sees")
+    shares = c.run("sshare", "-a", "-n", "-P", "-o", "User", user=USER).ok().out.split()
+    check(USER in shares and "daemon" not in shares, "shares that a user sees: %s", shares)
+    theirs = c.sbatch("-H", "--wrap", "true")
+    own = c.sbatch("-H", "--wrap", "true", user=USER)
+    c.run("scontrol", "update", "partition=debug", "hidden=yes").ok()
+    for words, user, jobs in (([], USER, [own]), (["-a"], USER, [theirs, own]), (["-p", "debug"], USER, [theirs, own]), ([], None, [theirs, own]),
+                              (["-j", theirs], USER, [theirs])):
+        equal(sorted(int(n) for n in c.run("squeue", "-h", "-o", "%i", *words, user=user).ok().out.split()), jobs, "squeue %s of %s" % (words, user))
