@@ -97,9 +97,9 @@ GET(empty)
 {
 	text(out, "");
 }
-GET(zero)
+GET(assoc_id)
 {
-	text(out, "0");
+	mu_buf_printf(out, "%u", c->job->assoc);
 }
 GET(account)
 {

@@ -454,3 +454,8 @@ int cli_check_clusters(struct cli *c, const struct cli_args *args, struct mu_err
 		    asked, conf.cluster);
 	return 0;
 }
+
+int cli_take_at(struct cli *c, const struct cli_args *args, struct mu_err *err)
+{
+	return cli_args_has(args, OPT_at) ? cli_set_at(c, cli_args_value(args, OPT_at), err) : 0;
+}

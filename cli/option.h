@@ -59,6 +59,8 @@ int cli_field_set(struct ProtobufCMessage *message, const struct mu_option *opti
  * printing what is due. 0: go on; else *ret_exit is the exit code to end with (1 returned). */
 struct cli;
 int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cli_args *ret, int *ret_exit);
+/* --at of a command that asks for everything as of one moment: 0, or a sentence. */
+int cli_take_at(struct cli *c, const struct cli_args *args, struct mu_err *err);
 /* --clusters may name the configured cluster only: 0, or MU_EINVAL naming both. */
 int cli_check_clusters(struct cli *c, const struct cli_args *args, struct mu_err *err);
 

@@ -305,20 +305,47 @@ static int read_time(const struct sacct *s, int option, int64_t *ret_usec, struc
 	return 0;
 }
 
+/* The present of the answer: with --at that moment. */
+static int present(struct sacct *s, int64_t *ret, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **rows;
+	size_t n;
+
+	*ret = cli_now_usec();
+	if (!cli_args_has(s->args, OPT_at))
+		return 0;
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_CLUSTER;
+	int rc = cli_set_at(s->cli, cli_args_value(s->args, OPT_at), err);
+	if (!rc)
+		rc = cli_query_all(s->cli, &ask, &mu__cluster_row__descriptor, &rows, &n, err);
+	if (!rc)
+		*ret = s->cli->now_usec;
+	return rc;
+}
+
+/* Slurm's default window: from midnight until now; of jobs by their number from the beginning; of states this
+ * moment, or that of --starttime. */
 static int read_window(struct sacct *s, struct mu_err *err)
 {
 	Mu__Query *q = &s->query;
-	int64_t now = cli_now_usec();
-	bool named = s->ids > 0;
-	int rc;
+	int64_t now = 0;
+	bool named = s->ids > 0, states = cli_args_has(s->args, OPT_list_state);
+	int rc = present(s, &now, err);
 
-	if (!named)
+	if (!rc && !named && !states)
 		mu_date_parse("midnight", now, 0, &cli_zone, &q->from_usec, NULL);
-	rc = read_time(s, OPT_starttime, &q->from_usec, err);
+	if (!rc)
+		rc = read_time(s, OPT_starttime, &q->from_usec, err);
 	if (!rc)
 		rc = read_time(s, OPT_endtime, &q->to_usec, err);
 	if (rc)
 		return rc;
+	if (states && !q->to_usec && !(named && !q->from_usec))
+		q->to_usec = q->from_usec ? q->from_usec : now;
+	if (states && !named && !q->from_usec)
+		q->from_usec = q->to_usec < now ? q->to_usec : now;
 	q->has_from_usec = q->from_usec != 0;
 	q->has_to_usec = q->to_usec != 0;
 	if (q->from_usec > (q->to_usec ? q->to_usec : now)) {

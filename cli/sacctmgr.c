@@ -723,8 +723,12 @@ int cli_sacctmgr(struct cli *c, int argc, char **argv)
 		    "say what to do: add, modify, delete, show, dump, load; \"sacctmgr --help\" tells more");
 		return 1;
 	}
-	if (cli_check_clusters(c, &args, &err))
+	if (cli_check_clusters(c, &args, &err) || cli_take_at(c, &args, &err))
 		return say_error(m, &err);
+	if (c->at && verb_of(args.words[0]) != V_LIST && verb_of(args.words[0]) != V_DUMP) {
+		cli_error(c, "--at is for what shows, and changes nothing: show, list, dump");
+		return 1;
+	}
 	switch (verb_of(args.words[0])) {
 	case V_ADD:
 	case V_LIST:

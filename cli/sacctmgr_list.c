@@ -4,9 +4,11 @@
 
 #include "cli/column.h"
 #include "cli/sacctmgr.h"
-#include "log/entry.h"
 #include "proto/base/map.h"
+#include "proto/event.pb-c.h"
 #include "proto/pb.h"
+#include "proto/states.h"
+#include "proto/why.pb-c.h"
 
 struct cli_mgr_cell {
 	const struct mgr *m;
@@ -285,6 +287,7 @@ static const struct cli_column account_columns[] = {
 #define MU_IF_ACCOUNT_CLUSTER(...)
 #define MU_IF_ACCOUNT_TRES(...)
 #define MU_IF_ACCOUNT_TRANS(...)
+#define MU_IF_ACCOUNT_EVENT(...)
 #include "proto/columns.def"
 };
 static const struct cli_column user_columns[] = {
@@ -296,6 +299,7 @@ static const struct cli_column user_columns[] = {
 #define MU_IF_USER_CLUSTER(...)
 #define MU_IF_USER_TRES(...)
 #define MU_IF_USER_TRANS(...)
+#define MU_IF_USER_EVENT(...)
 #include "proto/columns.def"
 };
 static const struct cli_column assoc_columns[] = {
@@ -307,6 +311,7 @@ static const struct cli_column assoc_columns[] = {
 #define MU_IF_ASSOC_CLUSTER(...)
 #define MU_IF_ASSOC_TRES(...)
 #define MU_IF_ASSOC_TRANS(...)
+#define MU_IF_ASSOC_EVENT(...)
 #include "proto/columns.def"
 #define A 1
 #define AQ 1
@@ -327,6 +332,7 @@ static const struct cli_column qos_columns[] = {
 #define MU_IF_QOS_CLUSTER(...)
 #define MU_IF_QOS_TRES(...)
 #define MU_IF_QOS_TRANS(...)
+#define MU_IF_QOS_EVENT(...)
 #include "proto/columns.def"
 #define MU_LIMIT_PLAIN(id, field, owners, names, heading, width, ...) LIMIT(id, names, heading, width)
 #define MU_LIMIT_TRES(id, field, owners, names, heading, width, ...) LIMIT(id, names, heading, width)
@@ -348,6 +354,7 @@ static const struct cli_column cluster_columns[] = {
 #define MU_IF_CLUSTER_CLUSTER(...) ROW(__VA_ARGS__)
 #define MU_IF_CLUSTER_TRES(...)
 #define MU_IF_CLUSTER_TRANS(...)
+#define MU_IF_CLUSTER_EVENT(...)
 #include "proto/columns.def"
 #define MU_LIMIT_PLAIN(id, field, owners, names, heading, width, ...) LIMIT(id, names, heading, width)
 #define MU_LIMIT_TRES(id, field, owners, names, heading, width, ...) LIMIT(id, names, heading, width)
@@ -362,6 +369,7 @@ static const struct cli_column tres_columns[] = {
 #define MU_IF_TRES_CLUSTER(...)
 #define MU_IF_TRES_TRES(...) ROW(__VA_ARGS__)
 #define MU_IF_TRES_TRANS(...)
+#define MU_IF_TRES_EVENT(...)
 #include "proto/columns.def"
 };
 static const struct cli_column trans_columns[] = {
@@ -373,6 +381,19 @@ static const struct cli_column trans_columns[] = {
 #define MU_IF_TRANS_CLUSTER(...)
 #define MU_IF_TRANS_TRES(...)
 #define MU_IF_TRANS_TRANS(...) ROW(__VA_ARGS__)
+#define MU_IF_TRANS_EVENT(...)
+#include "proto/columns.def"
+};
+static const struct cli_column event_columns[] = {
+#define MU_COLUMN_MGR(set, name, heading, width, getter) MU_IF_EVENT_##set(name, heading, width, getter)
+#define MU_IF_EVENT_ACCOUNT(...)
+#define MU_IF_EVENT_USER(...)
+#define MU_IF_EVENT_ASSOC(...)
+#define MU_IF_EVENT_QOS(...)
+#define MU_IF_EVENT_CLUSTER(...)
+#define MU_IF_EVENT_TRES(...)
+#define MU_IF_EVENT_TRANS(...)
+#define MU_IF_EVENT_EVENT(...) ROW(__VA_ARGS__)
 #include "proto/columns.def"
 };
 #define SET(list)                                \
@@ -432,7 +453,8 @@ static bool assoc_wanted(const struct mgr *m, const Mu__AssocRow *a)
 	return mgr_listed(m, F_ACCOUNT, a->account) && mgr_listed(m, F_USER, a->user ? a->user : "") &&
 	       mgr_listed(m, F_PARTITION, a->partition ? a->partition : "") &&
 	       mgr_listed(m, F_CLUSTER, m->cli->conf.cluster) &&
-	       mgr_listed(m, F_PARENT, a->parent ? a->parent : "root") && (!ids || strtoul(ids, NULL, 10) == a->id);
+	       mgr_listed(m, F_PARENT, a->parent ? a->parent : "root") &&
+	       (!ids || strtoul(ids, NULL, 10) == a->id);
 }
 
 #define ASSOC_FORMAT                                                                                   \
@@ -639,63 +661,115 @@ static const char *action(const Mu__AccountsChanged *c, const char **ret_where)
 	}
 }
 
-static void transactions_of(struct listing *l, uint64_t pos, ProtobufCBinaryData raw)
+static void put_transaction(struct listing *l, const Mu__Moment *act)
 {
-	struct log_entry e;
-	struct log_part part;
-	size_t cursor = 0;
 	char when[32];
+	const Mu__Event *event = (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, act->body.data,
+							   act->body.len, &l->m->cli->arena);
+	const char *where;
 
-	if (log_entry_parse(raw.data, raw.len, &e))
+	if (!event || event->kind_case != MU__EVENT__KIND_ACCOUNTS_CHANGED || act->code)
 		return;
-	mu_date_print(e.time_usec, &cli_zone, when);
-	while (log_entry_next(&e, &cursor, &part) == 1) {
-		struct mu_arena arena = {0};
-		const Mu__Event *event = part.kind == LOG_PART_EVENT
-					     ? (void *)mu_pb_unpack(&mu__event__descriptor, part.bytes.data,
-								    part.bytes.len, &arena)
-					     : NULL;
-		if (event && event->kind_case == MU__EVENT__KIND_ACCOUNTS_CHANGED) {
-			const Mu__AccountsChanged *c = event->accounts_changed;
-			const char *where;
-			const char *what = action(c, &where);
-			put(l, &(struct cli_mgr_cell){
-				   .m = l->m,
-				   .word = {when, what, event->author ? event->author->user : "", where,
-					    c->line ? c->line : "",
-					    mu_arena_printf(&arena, "%llu", (unsigned long long)pos)}});
-		}
-		mu_arena_free(&arena);
-	}
+	const char *what = action(event->accounts_changed, &where);
+	mu_date_print(act->time_usec, &cli_zone, when);
+	put(l, &(struct cli_mgr_cell){
+		   .m = l->m,
+		   .word = {when, what, act->user ? act->user : "", where,
+			    event->accounts_changed->line ? event->accounts_changed->line : "",
+			    mu_arena_printf(&l->m->cli->arena, "%llu", (unsigned long long)act->pos)}});
 }
 
 static int list_transactions(struct mgr *m)
 {
+	Mu__Query ask = MU__QUERY__INIT;
 	struct listing l;
 	struct mu_err err = {0};
-	uint64_t from = 0;
+	void **rows;
+	size_t n;
 
 	if (open_list(&l, m, &(struct cli_columns)SET(trans_columns), "Time,Action,Actor,Where,Info"))
 		return 1;
-	for (;;) {
-		Mu__Request request = MU__REQUEST__INIT;
-		Mu__LogAsk ask = MU__LOG_ASK__INIT;
-		Mu__Reply *reply;
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_ACTS;
+	if (cli_query_all(m->cli, &ask, &mu__moment__descriptor, &rows, &n, &err)) {
+		cli_error(m->cli, "%s", err.text);
+		return 1;
+	}
+	for (size_t i = 0; i < n; i++)
+		put_transaction(&l, rows[i]);
+	return close_list(&l);
+}
 
-		ask.has_from = 1;
-		ask.from = from;
-		request.ask_case = MU__REQUEST__ASK_LOG;
-		request.log = &ask;
-		if (cli_ask_done(m->cli, &request, &reply, &err)) {
-			cli_error(m->cli, "%s", err.text);
-			return 1;
-		}
-		const Mu__LogReply *log = reply->answer_case == MU__REPLY__ANSWER_LOG ? reply->log : NULL;
-		if (!log || !log->n_entry)
-			break;
-		from = log->last - log->n_entry + 1;
-		for (size_t i = 0; i < log->n_entry; i++)
-			transactions_of(&l, from++, log->entry[i]);
+/* ---- events: when nodes were out of service ---- */
+
+static bool in_service(const Mu__NodeRow *n)
+{
+	return n->base_state == NODE_IDLE &&
+	       !(n->flags & (NODE_FLAG_DRAIN | NODE_FLAG_FAIL | NODE_FLAG_NO_RESPOND));
+}
+
+static void put_outage(struct listing *l, const char *node, const Mu__Moment *from, const Mu__Moment *to)
+{
+	char begin[32], end[32] = "Unknown", state[128];
+
+	mu_date_print(from->time_usec, &cli_zone, begin);
+	if (to)
+		mu_date_print(to->time_usec, &cli_zone, end);
+	mu_node_state_scontrol(from->node->base_state, from->node->flags, 0, 1, state);
+	put(l, &(struct cli_mgr_cell){.m = l->m,
+				      .word = {node, begin, end, state,
+					       from->node->reason ? from->node->reason : "",
+					       from->node->reason_user ? from->node->reason_user : ""}});
+}
+
+static int list_node_events(struct mgr *m, struct listing *l, char *node, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	const Mu__Moment *open = NULL;
+	void **rows;
+	size_t n;
+
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_MOMENTS;
+	ask.node = &node;
+	ask.n_node = 1;
+	int rc = cli_query_all(m->cli, &ask, &mu__moment__descriptor, &rows, &n, err);
+	for (size_t i = 0; !rc && i < n; i++) {
+		const Mu__Moment *at = rows[i];
+		if (!at->node)
+			continue;
+		bool same = open && open->node->base_state == at->node->base_state &&
+			    open->node->flags == at->node->flags &&
+			    strcmp(open->node->reason ? open->node->reason : "",
+				   at->node->reason ? at->node->reason : "") == 0;
+		if (open && !same)
+			put_outage(l, node, open, at);
+		open = in_service(at->node) ? NULL : same ? open : at;
+	}
+	if (!rc && open)
+		put_outage(l, node, open, NULL);
+	return rc;
+}
+
+static int list_events(struct mgr *m)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	struct listing l;
+	struct mu_err err = {0};
+	void **rows;
+	size_t n;
+
+	if (open_list(&l, m, &(struct cli_columns)SET(event_columns),
+		      "Cluster,NodeName,Start,End,State,Reason,User"))
+		return 1;
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_NODES;
+	int rc = cli_query_all(m->cli, &ask, &mu__node_row__descriptor, &rows, &n, &err);
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = list_node_events(m, &l, ((Mu__NodeRow *)rows[i])->name, &err);
+	if (rc) {
+		cli_error(m->cli, "%s", err.text);
+		return 1;
 	}
 	return close_list(&l);
 }
@@ -746,6 +820,8 @@ int mgr_list(struct mgr *m, enum mgr_entity e)
 		return list_tres(m);
 	case MGR_TRANSACTION:
 		return list_transactions(m);
+	case MGR_EVENT:
+		return list_events(m);
 	case MGR_PROBLEM:
 		return list_problems(m);
 	case MGR_COORDINATOR:
@@ -754,9 +830,9 @@ int mgr_list(struct mgr *m, enum mgr_entity e)
 		printf("Runaway Jobs: No runaway jobs found on cluster %s\n", m->cli->conf.cluster);
 		return 0;
 	default:
-		cli_error(m->cli,
-			  "events, resources, wckeys, statistics and the configuration are shown by sacct, "
-			  "scontrol and sdiag");
+		cli_error(
+		    m->cli,
+		    "resources, wckeys, statistics and the configuration are shown by scontrol and sdiag");
 		return 1;
 	}
 }

@@ -89,7 +89,8 @@ int cli_sdiag(struct cli *c, int argc, char **argv)
 	struct cli_args args = {0};
 	struct mu_err err = {0};
 	const Mu__ClusterRow *row = NULL;
-	Mu__Reply *reply;
+	Mu__DiagReply none = MU__DIAG_REPLY__INIT;
+	Mu__Reply *reply = NULL;
 	int rc;
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
@@ -100,17 +101,22 @@ int cli_sdiag(struct cli *c, int argc, char **argv)
 	}
 	request.ask_case = MU__REQUEST__ASK_DIAG;
 	request.diag = &ask;
-	if (load_cluster(c, &row, &err) || cli_ask_done(c, &request, &reply, &err)) {
+	if (cli_take_at(c, &args, &err)) {
+		cli_error(c, "%s", err.text);
+		return 1;
+	}
+	/* What the controllers count of themselves is of the present only. */
+	if (load_cluster(c, &row, &err) || (!c->at && cli_ask_done(c, &request, &reply, &err))) {
 		fprintf(stderr, "slurm_get_statistics: %s\n", err.text);
 		return 1;
 	}
-	if (reply->answer_case != MU__REPLY__ANSWER_DIAG) {
+	if (!c->at && reply->answer_case != MU__REPLY__ANSWER_DIAG) {
 		cli_error(c, "A controller answered without counters");
 		return 1;
 	}
 	if (cli_args_has(&args, OPT_json))
-		return print_json(c, row, reply->diag);
-	banner("sdiag output at", cli_now_usec());
+		return print_json(c, row, c->at ? &none : reply->diag);
+	banner("sdiag output at", c->at ? c->now_usec : cli_now_usec());
 	printf("Data since the cluster was founded; nothing is ever "
 	       "reset\n*******************************************************\n");
 	printf("Jobs submitted: %" PRIu64 "\nJobs started:   %" PRIu64 "\nJobs completed: %" PRIu64
@@ -118,9 +124,11 @@ int cli_sdiag(struct cli *c, int argc, char **argv)
 	       row->jobs_submitted, row->jobs_started, row->jobs_completed, row->jobs_cancelled,
 	       row->jobs_failed);
 	printf("Main schedule statistics:\n\tTotal cycles: %" PRIu64 "\n\tStarts void: %" PRIu64
-	       "\n\tEvents void: %" PRIu64 "\n\nController statistics:\n",
+	       "\n\tEvents void: %" PRIu64 "\n",
 	       row->pass, row->starts_void, row->voided);
-	for (size_t i = 0; i < reply->diag->n_metric; i++)
+	if (!c->at)
+		printf("\nController statistics:\n");
+	for (size_t i = 0; !c->at && i < reply->diag->n_metric; i++)
 		put_value(reply->diag->metric[i]);
 	return 0;
 }

@@ -182,6 +182,8 @@ int cli_sprio(struct cli *c, int argc, char **argv)
 	if (!rc)
 		rc = cli_check_clusters(c, &args, &err);
 	if (!rc)
+		rc = cli_take_at(c, &args, &err);
+	if (!rc)
 		rc = read_query(c, &args, &ask, &err);
 	if (!rc)
 		rc = load_config(c, &conf, &err);

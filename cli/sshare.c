@@ -173,6 +173,8 @@ int cli_sshare(struct cli *c, int argc, char **argv)
 	if (!rc)
 		rc = cli_check_clusters(c, &args, &err);
 	if (!rc)
+		rc = cli_take_at(c, &args, &err);
+	if (!rc)
 		rc = cli_query_all(c, &ask, &mu__share_row__descriptor, &rows, &n, &err);
 	if (rc) {
 		cli_error(c, "%s", err.text);

@@ -54,6 +54,22 @@ def test_reports(t):
     said = c.run("seff", jobs[0]).ok().out
     check("Job ID: %d\n" % jobs[0] in said and "CPU Efficiency: " in said and "State: COMPLETED (exit code 0)" in said, "seff says %r", said)
     equal(c.run("seff", 9999).code, 1, "seff of an unknown job")
+    # Accounts, shares and counters as they were before there was anything.
+    acts = [json.loads(line) for line in c.run("muster", "audit", "acts", "--json").ok().out.splitlines()]
+    then = "@%d" % (next(act["pos"] for act in acts if act["event"] == 56) - 1)
+    equal(c.run("sacctmgr", "-n", "-P", "show", "account", "format=account", "--at", then).ok().out, "root\n", "the accounts of then")
+    check("lab" in c.run("sacctmgr", "-n", "-P", "show", "account", "format=account").ok().out, "the accounts of now lack one")
+    check("bio" not in c.run("sshare", "-a", "--at", then).ok().out, "shares of then show an account of now")
+    check("Jobs submitted: 0\n" in c.run("sdiag", "--at", then).ok().out, "counters of then are those of now")
+    check("changes nothing" in c.run("sacctmgr", "-i", "add", "account", "x", "--at", then).err, "the past can be changed")
+    equal(c.run("sacctmgr", "-n", "-P", "show", "transaction", "format=action,actor,where").ok().out.splitlines()[:2],
+          ["Add Accounts|root|bio", "Add Accounts|root|lab"], "the transactions")
+    # Windows of sacct: a state without a time means this moment, a number alone all of history.
+    done = [str(job) for job in jobs]
+    equal(c.run("sacct", "-a", "-X", "-n", "-P", "-o", "JobID", "-s", "RUNNING").ok().out, "", "what runs at this moment")
+    equal(c.run("sacct", "-a", "-X", "-n", "-P", "-o", "JobID", "-s", "CD", "-S", "now-1hour", "-E", "now+1minute").ok().out.split(), done, "what completed")
+    equal(c.run("sacct", "-X", "-n", "-P", "-o", "JobID", "-s", "CD", "-j", done[0]).ok().out.split(), done[:1], "a completed job by its number")
+    equal(c.run("sacct", "-a", "-X", "-n", "-P", "-o", "JobID", "-S", "now-2days", "-E", "now-1day").ok().out, "", "what there was yesterday")
 
 
 @test(build="plain")
@@ -92,6 +108,8 @@ def test_events(t):
     equal(said.code, 1, "the exit code where something differs")
     for piece in ("+ job %d" % second, "  node n1\n", "+ reason = change", "state = IDLE+DRAIN"):
         check(piece in said.out, "%r is not in %r", piece, said.out)
+    said = c.run("sacctmgr", "-n", "-P", "show", "event", "format=nodename,end,state,reason,user").ok().out
+    check("n1|Unknown|IDLE+DRAIN|change|root" in said, "the node's outage is told as %r", said)
     equal(c.run("muster", "diff", "--from", "@%d" % before, "--to", "@%d" % before).out, "", "what differs between a moment and itself")
     c.run("scancel", second).ok()
     wait_until("all is over", 20, lambda: not c.run("squeue", "-h").ok().out)
