@@ -6,6 +6,7 @@
 
 #include "cli/dump.h"
 #include "cli/muster.h"
+#include "cli/scontrol.h"
 #include "proto/event.pb-c.h"
 #include "proto/pb.h"
 #include "proto/states.h"
@@ -238,4 +239,46 @@ int muster_audit(struct cli *c, size_t count, char **words)
 	if (count && strcmp(words[0], "acts") == 0)
 		return muster_acts(c, count - 1, words + 1);
 	return muster_history(c, "audit", count, words);
+}
+
+/* ---- plans ---- */
+
+static void plan_words(uint32_t state, uint32_t reason, int64_t start, struct mu_buf *out)
+{
+	char when[32];
+
+	mu_buf_str(out, mu_job_state_long(state));
+	if (state == JOB_PENDING)
+		mu_buf_printf(out, " (%s)", mu_job_reason_word(reason));
+	if (start) {
+		mu_date_print(start, &cli_zone, when);
+		mu_buf_printf(out, " %s %s", state == JOB_PENDING ? "expected" : "started", when);
+	}
+}
+
+int scontrol_plan(struct cli *c, Mu__Config *config)
+{
+	Mu__Query query = MU__QUERY__INIT;
+	struct mu_err err = {0};
+	void **rows;
+	size_t n;
+
+	query.has_what = 1;
+	query.what = MU__WHAT__WHAT_PLAN;
+	query.config = config;
+	if (cli_query_all(c, &query, &mu__plan_row__descriptor, &rows, &n, &err)) {
+		fprintf(stderr, "slurm_reconfigure error: %s\n", err.text);
+		return 1;
+	}
+	printf(n ? "%zu jobs would stand otherwise:\n" : "Nothing would change in the queue.\n", n);
+	for (size_t i = 0; i < n; i++) {
+		const Mu__PlanRow *r = rows[i];
+		struct mu_buf was MU_CLEANUP(mu_buf_free) = {0};
+		struct mu_buf is MU_CLEANUP(mu_buf_free) = {0};
+		plan_words(r->state, r->reason, r->start_usec, &was);
+		plan_words(r->new_state, r->new_reason, r->new_start_usec, &is);
+		printf("%10u %-10s %s -> %s\n", r->job, r->user ? r->user : "", (char *)was.data,
+		       (char *)is.data);
+	}
+	return 0;
 }

@@ -202,6 +202,32 @@ static bool read_range(const char *text, uint64_t *from, uint64_t *to)
 	return !*end;
 }
 
+static int log_export(struct cli *c, size_t count, char **words)
+{
+	uint64_t from = 1, to = 0;
+
+	if (count < 1 || count > 2 || (count == 2 && !read_range(words[1], &from, &to))) {
+		cli_error(c, "usage: muster log export FILE [FROM[-TO]]");
+		return 1;
+	}
+	return slice_export(c, words[0], from, to);
+}
+
+static int slice_words(struct cli *c, size_t count, char **words)
+{
+	const char *key = NULL;
+	const struct muster_word list[] = {{"key", MUSTER_VALUE, &key}};
+	int left = muster_words(c, count, words, list, 1);
+
+	if (left < 0)
+		return 1;
+	if (left != 1) {
+		cli_error(c, "usage: muster log verify SLICE [--key PUBLIC_KEY_FILE]");
+		return 1;
+	}
+	return slice_verify(c, words[0], key);
+}
+
 int muster_log(struct cli *c, size_t count, char **words)
 {
 	struct logview v = {.cli = c, .from = 1};
@@ -211,6 +237,10 @@ int muster_log(struct cli *c, size_t count, char **words)
 	bool tails = strcmp(verb, "tail") == 0;
 	int rc;
 
+	if (strcmp(verb, "export") == 0)
+		return log_export(c, count - 1, words + 1);
+	if (strcmp(verb, "verify") == 0 && count > 1 && slice_is(words[1]))
+		return slice_words(c, count - 1, words + 1);
 	if (strcmp(verb, "dump") != 0 && strcmp(verb, "verify") != 0 && !tails) {
 		cli_error(c, "usage: muster log dump|verify [FROM[-TO]|DIR] [--json], muster log tail [-n "
 			     "COUNT] [-f]");

@@ -424,7 +424,8 @@ static const struct {
 	const char *name, *words, *what;
 	int (*run)(struct cli *c, size_t count, char **words);
 } commands[] = {
-    {"log", "dump|verify [FROM[-TO]|DIR] [--json] | tail [-n N] [-f]", "print or check the log", muster_log},
+    {"receipt", "verify FILE [--key FILE]", "check a receipt of sbatch --receipt, without the cluster", muster_receipt},
+    {"log", "dump|verify [FROM[-TO]|DIR|SLICE] [--json] | tail [-n N] [-f] | export FILE [FROM-TO]", "print or check the log", muster_log},
     {"why", "JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]", "why a job waits or waited", muster_why},
     {"events", "[--from @POS|TIME] [--kind K] [--user U] [--job N] [--node X] [--follow] [--json]", "what happens, a line each", muster_events},
     {"wait", "JOB [--state STATE] [--timeout SECONDS]", "until a job is in a state", muster_wait},

@@ -11,6 +11,12 @@ int muster_why(struct cli *c, size_t count, char **words);
 int muster_events(struct cli *c, size_t count, char **words);
 int muster_wait(struct cli *c, size_t count, char **words);
 int muster_diff(struct cli *c, size_t count, char **words);
+/* cli/slice.c: signed slices of the log, and receipts. Exit codes. */
+int slice_export(struct cli *c, const char *path, uint64_t from, uint64_t to);
+bool slice_is(const char *path);
+int slice_verify(struct cli *c, const char *path, const char *key_path); /* KEY_PATH NULL: the configuration's */
+int receipt_write(struct cli *c, const char *path, uint32_t job, uint64_t pos, ProtobufCBinaryData script);
+int muster_receipt(struct cli *c, size_t count, char **words);
 /* audit acts: what people did to the cluster; any other audit is muster-history's. */
 int muster_acts(struct cli *c, size_t count, char **words);
 int muster_audit(struct cli *c, size_t count, char **words);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/allocate.h"
+#include "cli/muster.h"
 #include "cli/spec.h"
 #include "proto/base/hash.h"
 #include "proto/states.h"
@@ -371,6 +372,9 @@ static int submit(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec,
 		       cluster ? cluster : "");
 	}
 	fflush(stdout);
+	if (cli_args_has(args, OPT_receipt) &&
+	    receipt_write(c, cli_args_value(args, OPT_receipt), reply->job, reply->pos, spec->script_hash))
+		return 1;
 	return cli_args_has(args, OPT_wait) ? wait_for(c, reply->job) : 0;
 }
 

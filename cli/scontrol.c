@@ -346,6 +346,8 @@ int scontrol_reconfigure(struct scontrol *s)
 	}
 	ask.config = mu_conf_fold(config, &s->cli->arena);
 	ask.source = (char *)files.path;
+	if (cli_args_has(s->args, OPT_reconfigure_plan))
+		return scontrol_plan(s->cli, ask.config);
 	request.ask_case = MU__REQUEST__ASK_RECONFIGURE;
 	request.reconfigure = &ask;
 	if (cli_ask_done(s->cli, &request, &reply, &err)) {

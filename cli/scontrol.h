@@ -28,6 +28,8 @@ int scontrol_delete(struct scontrol *s, char **words, size_t count);
 int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count);
 int scontrol_write(struct scontrol *s, char **words, size_t count);
 int scontrol_reconfigure(struct scontrol *s);
+/* What CONFIG would change in the live queue (cli/life.c). Exit code. */
+int scontrol_plan(struct cli *c, Mu__Config *config);
 
 /* Ids of "1,2_3 4" in words; 0 or a sentence. */
 int scontrol_ids(struct scontrol *s, char **words, size_t count, struct cli_job_id **ret, size_t *ret_count,

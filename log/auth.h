@@ -64,6 +64,12 @@ int auth_public_parse(const char *text, uint8_t ret[32]);
 /* 32 bytes derived from the secret for the peers' transport. Pure. */
 void auth_peer_key(const uint8_t secret[64], uint8_t ret[32]);
 
+/* The cluster's word on the chain value CHAIN of its log at POS, for those who check it without the cluster. Pure. */
+enum { AUTH_SIGN_BYTES = 64 };
+void auth_chain_sign(const uint8_t secret[64], uint64_t pos, const struct mu_hash *chain, uint8_t ret[AUTH_SIGN_BYTES]);
+bool auth_chain_check(const uint8_t public[32], uint64_t pos, const struct mu_hash *chain,
+		      const uint8_t signature[AUTH_SIGN_BYTES]);
+
 /* ---- making requests ---- */
 /* What the sender keeps to open the reply. Plain data; the same for every resend of the same bytes. */
 struct auth_sent {

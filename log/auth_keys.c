@@ -10,6 +10,7 @@
 
 #include "log/auth.h"
 #include "log/auth_parts.h"
+#include "proto/base/map.h"
 
 enum { SECRET_DIGITS = 128, PUBLIC_DIGITS = 64 };
 
@@ -172,4 +173,31 @@ void auth_peer_key(const uint8_t secret[64], uint8_t ret[32])
 	mu_hasher_done(&h, &out);
 	memcpy(ret, out.b, sizeof out.b);
 	sodium_memzero(&h, sizeof h);
+}
+
+/* What is signed names what it is for, so that no other signature can be taken for it. */
+static void chain_statement(uint64_t pos, const struct mu_hash *chain, uint8_t out[16 + 8 + MU_HASH_BYTES])
+{
+	memcpy(out, "muster chain 1\n\0", 16);
+	mu_put_be64(out + 16, pos);
+	memcpy(out + 24, chain->b, MU_HASH_BYTES);
+}
+
+void auth_chain_sign(const uint8_t secret[64], uint64_t pos, const struct mu_hash *chain, uint8_t ret[AUTH_SIGN_BYTES])
+{
+	uint8_t said[16 + 8 + MU_HASH_BYTES];
+
+	start_sodium();
+	chain_statement(pos, chain, said);
+	crypto_sign_detached(ret, NULL, said, sizeof said, secret);
+}
+
+bool auth_chain_check(const uint8_t public[32], uint64_t pos, const struct mu_hash *chain,
+		      const uint8_t signature[AUTH_SIGN_BYTES])
+{
+	uint8_t said[16 + 8 + MU_HASH_BYTES];
+
+	start_sodium();
+	chain_statement(pos, chain, said);
+	return crypto_sign_verify_detached(signature, said, sizeof said, public) == 0;
 }

@@ -59,6 +59,8 @@ int answer_life(struct answer *a, uint32_t job, const char *node, uint64_t after
 		size_t *ret_count);
 /* Fills in what brought M about, out of its entry; FIRST: it is the job's first. */
 int answer_cause(struct answer *a, Mu__Moment *m, uint32_t job, const char *node, bool first);
+/* plan.c */
+int answer_plan(struct answer *a);
 /* usage.c */
 int answer_usage(struct answer *a);
 /* why.c */

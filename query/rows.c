@@ -425,6 +425,8 @@ static int answer_what(struct answer *a)
 		return answer_moments(a);
 	case MU__WHAT__WHAT_ACTS:
 		return answer_acts(a);
+	case MU__WHAT__WHAT_PLAN:
+		return answer_plan(a);
 	case MU__WHAT__WHAT_USAGE:
 		return answer_usage(a);
 	case MU__WHAT__WHAT_WHY:

@@ -28,7 +28,7 @@ static int copy_row(void *arg, const struct sch_key *key, const uint8_t *row, si
 }
 
 /* What decides of ST, given to the caller: not its answers and steps. NULL when it does not load. */
-static struct sch_state *copy_of(const struct sch_state *st, uint64_t *rows)
+struct sch_state *sch__copy(const struct sch_state *st, uint64_t *rows)
 {
 	struct mu_err err = {0};
 	struct copying c = {.to = sch_state_new(), .err = &err};
@@ -58,7 +58,8 @@ struct search {
 	bool decided;
 };
 
-static int fold(struct sch_state *st, Mu__Event *event, struct sch_changes *changes)
+int sch__copy_fold(struct sch_state *st, Mu__Event *event, struct sch_changes *changes,
+		   struct mu_err *ret_err)
 {
 	struct sch_at at = {.pos = st->cluster->entries + 1, .time_usec = st->cluster->now_usec};
 	struct sch_verdict verdict = {0};
@@ -68,10 +69,12 @@ static int fold(struct sch_state *st, Mu__Event *event, struct sch_changes *chan
 	int rc = sch_evolve(st, &at, bytes.data, bytes.len, &verdict, changes, &err);
 	sch_entry_done(st, at.pos, at.time_usec, changes);
 	sch_changes_reset(changes);
+	if (ret_err && (rc || verdict.code))
+		mu_fail(ret_err, rc ? rc : verdict.code, "%s", rc ? err.text : verdict.text);
 	return rc ? rc : verdict.code;
 }
 
-static void settle(struct sch_state *st, struct sch_changes *changes)
+void sch__copy_settle(struct sch_state *st, struct sch_changes *changes)
 {
 	struct mu_arena arena = {0};
 	Mu__Event *event = NULL;
@@ -81,7 +84,7 @@ static void settle(struct sch_state *st, struct sch_changes *changes)
 		if (sch_decide(st, HELP_BUDGET, &arena, &event) || !event)
 			break;
 		event->author = &leader;
-		if (fold(st, event, changes))
+		if (sch__copy_fold(st, event, changes, NULL))
 			break;
 		mu_arena_reset(&arena);
 	}
@@ -132,7 +135,7 @@ static bool helps(struct search *s, Mu__JobSpec *change)
 	struct sch_changes changes = {0};
 	if (s->rows > HELP_ROWS_MAX)
 		return false;
-	struct sch_state *st = copy_of(s->st, &s->rows);
+	struct sch_state *st = sch__copy(s->st, &s->rows);
 	int rc = st ? 0 : MU_ECORRUPT;
 	s->ret->help_tried++;
 	if (!rc && change) {
@@ -143,11 +146,11 @@ static bool helps(struct search *s, Mu__JobSpec *change)
 		event.author = (Mu__Author *)owner_of(s);
 		event.kind_case = MU__EVENT__KIND_JOB_UPDATE;
 		event.job_update = &update;
-		rc = fold(st, &event, &changes);
+		rc = sch__copy_fold(st, &event, &changes, NULL);
 	}
 	int64_t start = 0;
 	if (!rc) {
-		settle(st, &changes);
+		sch__copy_settle(st, &changes);
 		start = start_in(s, st);
 	}
 	sch_changes_free(&changes);

@@ -168,6 +168,10 @@ int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *a
  * the rows copied. MU_ENOENT when it does not wait. */
 int sch_explain_help(const struct sch_state *st, uint32_t id, int64_t by_usec, struct mu_arena *arena,
 		     Mu__WhyRow *ret);
+/* The living jobs that would stand otherwise, all decided now, were CONFIG folded in first. 0, or the code and sentence with which
+ * evolve refuses CONFIG. */
+int sch_explain_config(const struct sch_state *st, const Mu__Config *config, struct mu_arena *arena,
+		       Mu__PlanRow ***ret, size_t *ret_count, struct mu_err *err);
 uint32_t sch_next_waiting(const struct sch_state *st, uint32_t after); /* id of the next waiting job; 0: none */
 /* By who vouches for the author, or by his row among the users. */
 bool sch_is_operator(const struct sch_state *st, const Mu__Author *author);

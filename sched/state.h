@@ -730,6 +730,12 @@ void sch__node_free(struct sch_state *st, struct sch_node *n);
 struct sch_part *sch__part_build(struct sch_state *st, Mu__PartitionRow *row); /* takes ROW */
 void sch__parts_order(struct sch_state *st);
 
+/* help.c: copies of State to decide over again. A copy has neither answers nor steps; ROWS grows by those copied; NULL when it does
+ * not load. Folding gives the verdict's code, with its sentence in ERR (may be NULL); settling decides until nothing is left. */
+struct sch_state *sch__copy(const struct sch_state *st, uint64_t *rows);
+int sch__copy_fold(struct sch_state *st, Mu__Event *event, struct sch_changes *changes, struct mu_err *err);
+void sch__copy_settle(struct sch_state *st, struct sch_changes *changes);
+
 /* evolve_*.c: one function per row of events.def */
 #define MU_EVENT(NAME, field, tag, level, function, who) int sch__evolve_##function(struct sch_ev *ev);
 #include "proto/events.def"

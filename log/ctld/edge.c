@@ -82,6 +82,7 @@ static void route(struct ctl *c, struct ctl_req *req)
 		return;
 	case MU__REQUEST__ASK_BLOB:
 	case MU__REQUEST__ASK_LOG:
+	case MU__REQUEST__ASK_RECEIPT:
 		ctl_read(c, req);
 		return;
 	default:

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "log/diag.h"
+#include "log/entry.h"
 #include "proto/base/map.h"
 #include "proto/pb.h"
 #include "proto/pieces.h"
@@ -135,6 +136,103 @@ static void answer_query(struct ctl *c, struct ctl_req *req)
 	ctl_req_answer(c, req, &reply);
 }
 
+static ProtobufCBinaryData kept(struct ctl_req *req, const void *data, size_t len)
+{
+	return (ProtobufCBinaryData){.len = len, .data = mu_arena_dup(&req->arena, data, len)};
+}
+
+static void sign_page(struct ctl *c, struct ctl_req *req, Mu__LogReply *log)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
+	uint8_t signature[AUTH_SIGN_BYTES];
+	struct mu_hash chain;
+
+	if (view_entry_get(c->view, log->last, &raw, &chain, NULL))
+		return;
+	auth_chain_sign(c->keys.cluster_secret, log->last, &chain, signature);
+	log->has_chain_last = log->has_signature = 1;
+	log->chain_last = kept(req, chain.b, sizeof chain.b);
+	log->signature = kept(req, signature, sizeof signature);
+}
+
+/* ---- receipts ---- */
+/* Is the part a submission of the asker's, with the script that he names? */
+static bool is_own(const struct ctl_req *req, const struct log_part *part)
+{
+	const Mu__ReceiptAsk *ask = req->request->receipt;
+	struct mu_arena arena = {0};
+	bool own = false;
+
+	if (part->kind == LOG_PART_EVENT) {
+		const Mu__Event *e =
+		    (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, part->bytes.data, part->bytes.len, &arena);
+		own = e && e->kind_case == MU__EVENT__KIND_SUBMITTED && e->author && e->author->uid == req->author->uid &&
+		      e->submitted->spec &&
+		      (!ask->script_hash.len ||
+		       (e->submitted->spec->script_hash.len == ask->script_hash.len &&
+			memcmp(e->submitted->spec->script_hash.data, ask->script_hash.data, ask->script_hash.len) == 0));
+	}
+	mu_arena_free(&arena);
+	return own;
+}
+
+/* Fills in leaves and the submission itself; false when the entry holds none of the asker's. */
+static bool receipt_parts(struct ctl_req *req, const struct log_entry *e, Mu__ReceiptReply *receipt)
+{
+	struct log_part part;
+	size_t cursor = 0;
+	bool found = false;
+
+	receipt->leaf = mu_arena_alloc(&req->arena, (e->part_count + 1) * sizeof *receipt->leaf);
+	while (log_entry_next(e, &cursor, &part) == 1) {
+		struct mu_hash leaf;
+		log_leaf(&part, &leaf);
+		if (!found && is_own(req, &part)) {
+			found = true;
+			receipt->has_part = receipt->has_event = 1;
+			receipt->part = (uint32_t)receipt->n_leaf;
+			receipt->event = kept(req, part.bytes.data, part.bytes.len);
+		}
+		receipt->leaf[receipt->n_leaf++] = kept(req, leaf.b, sizeof leaf.b);
+	}
+	return found;
+}
+
+static void answer_receipt(struct ctl *c, struct ctl_req *req)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf before = {0};
+	Mu__Reply reply = MU__REPLY__INIT;
+	Mu__ReceiptReply receipt = MU__RECEIPT_REPLY__INIT;
+	uint64_t pos = req->request->receipt->pos;
+	uint8_t signature[AUTH_SIGN_BYTES];
+	struct mu_hash chain, first = {{0}};
+	struct mu_err err = {0};
+	struct log_entry e;
+
+	(void)view_wait(c->view, pos, READ_WAIT_MSEC);
+	int code = pos > 1 ? view_entry_get(c->view, pos - 1, &before, &first, &err) : 0;
+	if (!code)
+		code = view_entry_get(c->view, pos, &raw, &chain, &err);
+	if (!code)
+		code = log_entry_parse(raw.data, raw.len, &e);
+	if (!code && !receipt_parts(req, &e, &receipt))
+		code = mu_fail(&err, MU_EPERM, "That entry of the log holds no such submission of yours");
+	if (code) {
+		ctl_req_fail(c, req, code, err.text);
+		return;
+	}
+	auth_chain_sign(c->keys.cluster_secret, pos, &chain, signature);
+	receipt.has_chain_before = receipt.has_header = receipt.has_chain = receipt.has_signature = 1;
+	receipt.chain_before = kept(req, first.b, sizeof first.b);
+	receipt.header = kept(req, raw.data, LOG_ENTRY_HEADER);
+	receipt.chain = kept(req, chain.b, sizeof chain.b);
+	receipt.signature = kept(req, signature, sizeof signature);
+	reply.answer_case = MU__REPLY__ANSWER_RECEIPT;
+	reply.receipt = &receipt;
+	ctl_req_answer(c, req, &reply);
+}
+
 static void answer_log(struct ctl *c, struct ctl_req *req)
 {
 	const Mu__LogAsk *ask = req->request->log;
@@ -179,6 +277,8 @@ static void answer_log(struct ctl *c, struct ctl_req *req)
 		log.last = pos;
 		bytes += raw.len;
 	}
+	if (ask->sign && log.n_entry)
+		sign_page(c, req, &log);
 	reply.answer_case = MU__REPLY__ANSWER_LOG;
 	reply.log = &log;
 	ctl_req_answer(c, req, &reply);
@@ -251,6 +351,9 @@ static void answer(struct ctl *c, void *arg)
 		return;
 	case MU__REQUEST__ASK_LOG:
 		answer_log(c, req);
+		return;
+	case MU__REQUEST__ASK_RECEIPT:
+		answer_receipt(c, req);
 		return;
 	default:
 		answer_blob(c, req);

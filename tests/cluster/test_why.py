@@ -60,3 +60,23 @@ def test_why(t):
     equal(c.run("muster", "audit", "acts", user=USER).code, 1, "acts for an ordinary user")
     c.run("scancel", long).ok()
     wait_until("all is over", 20, lambda: not c.run("squeue", "-h").ok().out)
+
+
+@test(build="plain")
+def test_plan(t):
+    """What another configuration would change in the queue, before it is taken in."""
+    c = t.cluster(controllers=1, nodes=1, settings={"KillWait": "2"})
+    first = c.sbatch("-n1", "--exclusive", "-t30", "--wrap", "sleep 300")
+    second = c.sbatch("-n1", "-t50", "--wrap", "true", user=USER)  # limits do not bind root
+    wait_until("the second waits", 20, lambda: reason(c, second) in ("Resources", "Priority"))
+    equal(c.run("scontrol", "reconfigure", "--plan").ok().out, "Nothing would change in the queue.\n", "the plan of the same file")
+    path = "%s/muster.conf" % c.dir
+    text = open(path).read()
+    with open(path, "w") as f:
+        f.write("\n".join(line + " MaxTime=40" if line.startswith("PartitionName=") and "MaxTime" not in line else line for line in text.splitlines()).replace("MaxTime=INFINITE", "MaxTime=40") + "\n")
+    said = c.run("scontrol", "reconfigure", "--plan").ok().out
+    check("%d " % second in said and "-> PENDING (PartitionTimeLimit)" in said, "the plan says %r", said)
+    check(reason(c, second) in ("Resources", "Priority"), "a plan has changed the queue")
+    equal(c.run("scontrol", "reconfigure", "--plan", user=USER).code, 1, "a plan for an ordinary user")
+    c.run("scancel", first, second).ok()
+    wait_until("all is over", 20, lambda: not c.run("squeue", "-h").ok().out)

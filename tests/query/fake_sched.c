@@ -271,6 +271,12 @@ int sch_explain_help(const struct sch_state *st, uint32_t id, int64_t by_usec, s
 	return MU_ENOENT;
 }
 
+int sch_explain_config(const struct sch_state *st, const Mu__Config *config, struct mu_arena *arena,
+		       Mu__PlanRow ***ret, size_t *ret_count, struct mu_err *err)
+{
+	return MU_ENOENT;
+}
+
 uint32_t sch_next_waiting(const struct sch_state *st, uint32_t after)
 {
 	return 0;
