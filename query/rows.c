@@ -156,11 +156,13 @@ static bool filters_jobs(const struct answer *a)
 }
 
 /* How far into a row the filters look. */
-static uint32_t filter_reach(const Mu__Query *q)
+static uint32_t filter_reach(const struct answer *a)
 {
+	const Mu__Query *q = a->query;
+
 	if (q->n_node || q->n_job)
 		return PICK_JOB_ALL;
-	return q->n_partition || q->n_account || q->n_qos ? PICK_JOB_QOS : PICK_JOB_STATE;
+	return q->n_partition || q->n_account || q->n_qos || a->hidden.count ? PICK_JOB_QOS : PICK_JOB_STATE;
 }
 
 /* ---- what was asked ---- */
@@ -171,7 +173,7 @@ static int add_job(void *arg, struct mu_view key, struct mu_view row, struct mu_
 	struct pick_job job;
 
 	if (filters_jobs(a)) {
-		pick_job_head(row, filter_reach(a->query), &job);
+		pick_job_head(row, filter_reach(a), &job);
 		if (!answer_wants_job(a, &job, true))
 			return 0;
 	}
