@@ -44,6 +44,10 @@ extern const struct cli_columns cli_acct_columns; /* sacct */
 /* ---- shared by getters and by scontrol ---- */
 const Mu__JobSpec *cli_job_spec(const Mu__JobRow *job); /* never NULL */
 int64_t cli_job_elapsed_sec(const Mu__JobRow *job, int64_t now_usec);
+/* Nodes and end of the job as it is now: one that waits again, or ended while it waited, has neither nodes
+ * nor (waiting) an end, whatever its last run had. "" and 0 then. */
+const char *cli_job_nodes(const Mu__JobRow *job);
+int64_t cli_job_end(const Mu__JobRow *job);
 /* "Resources", or "ReqNodeNotAvail, UnavailableNodes:n1" when FULL. */
 void cli_job_reason(const Mu__JobRow *job, bool full, struct mu_buf *out);
 /* "cpu=1,mem=100M,node=1,billing=1,gres/gpu=2": id order, or sorted by name for accounting. HELD: what is

@@ -60,7 +60,7 @@ static int64_t start_of(const struct cli_cell *c)
 
 static int64_t end_of(const struct cli_cell *c)
 {
-	int64_t t = is_step(c) ? c->step->end_usec : c->job->end_usec;
+	int64_t t = is_step(c) ? c->step->end_usec : cli_job_end(c->job);
 
 	if (t && c->to_usec && t > c->to_usec)
 		return c->to_usec;
@@ -338,7 +338,7 @@ GET(ntasks)
 
 GET(node_list)
 {
-	const char *list = is_step(c) ? c->step->node_list : c->job->node_list;
+	const char *list = is_step(c) ? c->step->node_list : cli_job_nodes(c->job);
 
 	text(out, list && *list ? list : is_step(c) ? "" : "None assigned");
 }
@@ -352,18 +352,18 @@ GET(reason)
 GET(planned)
 {
 	if (!is_step(c))
-		put_span(out, ((c->job->start_usec ? c->job->start_usec
-				: c->job->end_usec ? c->job->end_usec
-						   : c->now_usec) -
+		put_span(out, ((c->job->start_usec    ? c->job->start_usec
+				: cli_job_end(c->job) ? cli_job_end(c->job)
+						      : c->now_usec) -
 			       (c->job->eligible_usec ? c->job->eligible_usec : c->job->submit_usec)) /
 				  1000000);
 }
 
 static int64_t planned_cpu_sec(const struct cli_cell *c)
 {
-	int64_t until = c->job->start_usec ? c->job->start_usec
-			: c->job->end_usec ? c->job->end_usec
-					   : c->now_usec;
+	int64_t until = c->job->start_usec    ? c->job->start_usec
+			: cli_job_end(c->job) ? cli_job_end(c->job)
+					      : c->now_usec;
 	int64_t from = c->job->eligible_usec ? c->job->eligible_usec : c->job->submit_usec;
 
 	return until > from ? (until - from) / 1000000 * c->job->cpus_total : 0;

@@ -60,6 +60,16 @@ static void put_span(struct mu_buf *out, int64_t sec)
 	mu_buf_str(out, text);
 }
 
+const char *cli_job_nodes(const Mu__JobRow *j)
+{
+	return j->state == JOB_PENDING || !j->start_usec || !j->node_list ? "" : j->node_list;
+}
+
+int64_t cli_job_end(const Mu__JobRow *j)
+{
+	return j->state == JOB_PENDING ? 0 : j->end_usec;
+}
+
 int64_t cli_job_elapsed_sec(const Mu__JobRow *j, int64_t now_usec)
 {
 	int64_t end = j->end_usec ? j->end_usec : now_usec;
@@ -681,7 +691,7 @@ GET(reason_list)
 		mu_buf_str(out, ")");
 		break;
 	default:
-		mu_buf_str(out, c->job->node_list ? c->job->node_list : "");
+		mu_buf_str(out, cli_job_nodes(c->job));
 		break;
 	}
 }
@@ -706,7 +716,7 @@ GET(start_time)
 GET(end_time)
 {
 	const Mu__JobRow *j = c->job;
-	int64_t end = j->end_usec;
+	int64_t end = cli_job_end(j);
 
 	if (!end && j->start_usec && j->time_limit_sec > 0)
 		end = j->start_usec + j->time_limit_sec * 1000000;

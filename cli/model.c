@@ -124,7 +124,7 @@ static void path(struct cli_json *j, const char *name, const Mu__JobRow *job, Pr
 static void job_resources(struct cli_json *j, const Mu__JobRow *job)
 {
 	json_object(j, "job_resources");
-	json_text(j, "nodes", job->node_list);
+	json_text(j, "nodes", cli_job_nodes(job));
 	json_number(j, "allocated_cores", job->cpus_total);
 	json_number(j, "allocated_hosts", job->node_count);
 	json_array(j, "allocated_nodes");
@@ -255,14 +255,14 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	when(j, "eligible_time", job->eligible_usec);
 	when(j, "start_time", job->start_usec ? job->start_usec : job->plan_start_usec);
 	when(j, "end_time",
-	     job->end_usec				  ? job->end_usec
+	     cli_job_end(job)				  ? cli_job_end(job)
 	     : job->start_usec && job->time_limit_sec > 0 ? job->start_usec + job->time_limit_sec * 1000000
 							  : 0);
 	when(j, "last_sched_evaluation", job->last_sched_usec);
 	when(j, "deadline", s->deadline_usec);
 	json_text(j, "batch_host", job->batch_host);
 	json_text(j, "allocating_node", s->submit_host);
-	json_text(j, "nodes", job->node_list);
+	json_text(j, "nodes", cli_job_nodes(job));
 	json_text(j, "scheduled_nodes", job->plan_nodes);
 	json_bytes(j, "command", s->command.data, s->command.len);
 	json_bytes(j, "current_working_directory", s->work_dir.data, s->work_dir.len);
@@ -484,7 +484,7 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_text(j, "qos", job->qos);
 	json_text(j, "user", job->user);
 	json_text(j, "group", job->group);
-	json_text(j, "nodes", job->node_list);
+	json_text(j, "nodes", cli_job_nodes(job));
 	json_number(j, "allocation_nodes", job->node_count);
 	json_triple(j, "priority", true, false, job->priority);
 	json_number(j, "restart_cnt", job->restarts);
@@ -497,7 +497,7 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_number(j, "eligible", job->eligible_usec / 1000000);
 	json_number(j, "submission", job->submit_usec / 1000000);
 	json_number(j, "start", job->start_usec / 1000000);
-	json_number(j, "end", job->end_usec / 1000000);
+	json_number(j, "end", cli_job_end(job) / 1000000);
 	json_number(j, "suspended", job->suspend_sec);
 	json_triple(j, "limit", job->time_limit_sec > 0,
 		    job->time_limit_sec<0, job->time_limit_sec> 0 ? job->time_limit_sec / 60 : 0);

@@ -123,7 +123,7 @@ static void job_times(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 			: j->plan_start_usec		       ? j->plan_start_usec
 			: j->eligible_usec > sc->cli->now_usec ? j->eligible_usec
 							       : 0;
-	int64_t end = j->end_usec;
+	int64_t end = cli_job_end(j);
 
 	if (!end && start && j->time_limit_sec > 0)
 		end = start + j->time_limit_sec * 1000000;
@@ -171,7 +171,7 @@ static void job_place(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 	mu_buf_printf(o, "ReqNodeList=%s ExcNodeList=%s", or_null(s->nodes_required),
 		      or_null(s->nodes_excluded));
 	line(r);
-	mu_buf_printf(o, "NodeList=%s", waits ? "" : or_null(j->node_list));
+	mu_buf_printf(o, "NodeList=%s", waits ? "" : or_null(cli_job_nodes(j)));
 	if (waits && j->plan_nodes && *j->plan_nodes)
 		mu_buf_printf(o, " SchedNodeList=%s", j->plan_nodes);
 	if (!waits && j->batch_host && *j->batch_host) {

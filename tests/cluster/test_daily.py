@@ -229,3 +229,20 @@ def test_private(t):
     for words, user, jobs in (([], USER, [own]), (["-a"], USER, [theirs, own]), (["-p", "debug"], USER, [theirs, own]), ([], None, [theirs, own]),
                               (["-j", theirs], USER, [theirs])):
         equal(sorted(int(n) for n in c.run("squeue", "-h", "-o", "%i", *words, user=user).ok().out.split()), jobs, "squeue %s of %s" % (words, user))
+
+
+@test(build="plain")
+def test_requeued(t):
+    """A job that waits again has no nodes and no end, whatever its last run had; that run keeps its own."""
+    c = t.cluster(controllers=1, nodes=1, settings={"KillWait": "1"})
+    job = c.sbatch("--requeue", "-o", "/dev/null", "--wrap", "sleep 300", user=USER)
+    wait_until("the job to run", 30, lambda: c.states(job).get(job, ("",))[0] == "RUNNING")
+    c.run("scontrol", "requeuehold", job).ok()
+    wait_until("the job to wait again", 30, lambda: c.states(job)[job][0] == "PENDING")
+    rows = c.run("sacct", "-D", "-X", "-n", "-P", "-j", job, "-o", "State,NodeList,End").ok().out.split("\n")
+    check(rows[0].startswith("REQUEUED|n1|2") and rows[1] == "PENDING|None assigned|Unknown", "sacct of a requeued job: %s", rows)
+    shown = c.run("scontrol", "show", "job", job).ok().out
+    check(" NodeList=\n" in shown and " EndTime=Unknown " in shown, "scontrol of a requeued job: %s", shown)
+    check('"nodes": "",' in c.run("sacct", "-X", "--json", "-j", job).ok().out, "JSON of a requeued job has nodes")
+    c.run("scancel", job).ok()
+    wait_until("its end", 10, lambda: " NodeList=(null)\n" in c.run("scontrol", "show", "job", job).ok().out)
