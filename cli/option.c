@@ -394,6 +394,15 @@ static unsigned count_verbose(const struct cli_args *args)
 	return n;
 }
 
+/* A lone colon ends the options of one component and begins those of the next; srun's stand behind commands. */
+static bool divides(const struct cli_args *args, bool anywhere)
+{
+	for (size_t i = 0; i < args->word_count && (anywhere || i == 0); i++)
+		if (strcmp(args->words[i], ":") == 0)
+			return true;
+	return false;
+}
+
 int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cli_args *ret, int *ret_exit)
 {
 	struct mu_err err = {0};
@@ -409,6 +418,11 @@ int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cl
 	}
 	if (rc) {
 		cli_error(c, "%s", err.text);
+		*ret_exit = 1;
+		return 1;
+	}
+	if (c->command & MU_SUBMITTERS && divides(ret, (c->command & MU_SRUN) != 0)) {
+		cli_error(c, "heterogeneous jobs are not supported: submit one job for each component");
 		*ret_exit = 1;
 		return 1;
 	}

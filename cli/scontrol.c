@@ -171,6 +171,9 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 		words++; /* State=SpecialExit: held as well, and shown so by its reason */
 		count--;
 	}
+	bool incomplete = count && strncmp(verb, "requeue", 7) == 0 && strcasecmp(words[0], "incomplete") == 0;
+	words += incomplete;
+	count -= incomplete;
 	if (!count) {
 		cli_error(s->cli, "too few arguments for keyword:%s", verb);
 		return 1;
@@ -209,6 +212,8 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 	if (!kept && !n_some)
 		return rc;
 	fill_event(s, verb, jobs, kept, some, n_some, e);
+	if (incomplete)
+		e->job_requeue->has_incomplete = e->job_requeue->incomplete = 1;
 	if (send_event(s, e, &reply, &err)) {
 		fprintf(stderr, "slurm_%s error: %s\n", verb, err.text);
 		return 1;

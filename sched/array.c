@@ -267,7 +267,7 @@ struct sch_job *sch__array_split(struct sch_state *st, struct sch_job *j, struct
 	mu_map_put_u64(&st->jobs, k->id, k);
 	if (!mu_job_state_ended(k->state)) {
 		sch__job_split_refs(st, k);
-		sch__name_index(st, k, true);
+		sch__name_index_twin(st, k);
 		sch__depend_index(st, k, k->state == JOB_PENDING);
 	}
 	sch__queue_in(st, k);
@@ -329,7 +329,8 @@ void sch__array_throttle(struct sch_state *st, struct sch_array *a, uint32_t thr
 	a->throttle = throttle;
 	sch__touch(st, &a->rec);
 	for (struct sch_job *j = sch__array_each(st, a, &at); j; j = sch__array_each(st, a, &at))
-		sch__touch(st, &j->rec);
+		if (!mu_job_state_ended(j->state))
+			sch__touch(st, &j->rec);
 	sch__wake(st);
 }
 
@@ -379,7 +380,7 @@ void sch__job_array_row(const struct sch_job *j, Mu__JobRow *row, struct mu_aren
 	if (!j->array)
 		return;
 	SCH_SET(row, array_job, j->array->id);
-	SCH_SET(row, array_throttle, j->array->throttle);
+	SCH_SET(row, array_throttle, mu_job_state_ended(j->state) ? 0 : j->array->throttle);
 	row->has_array_task = !j->tasks;
 	row->array_task = j->task;
 	if (!j->tasks)

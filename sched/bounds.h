@@ -57,6 +57,7 @@
 /* Defaults of SchedulerParameters: reserved jobs of a pass, and in seconds how far plans reach and how close
  * two tried moments may lie. */
 #define SCH_BF_MAX_JOB_TEST 500u
+#define SCH_BF_MAX_JOB_ARRAY_RESV 20u
 #define SCH_BF_WINDOW_SEC (INT64_C(1440) * 60)
 #define SCH_BF_RESOLUTION_SEC INT64_C(60)
 

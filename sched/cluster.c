@@ -234,6 +234,7 @@ static void scheduler_derive(struct sch_config_rec *r, const Mu__Config *c)
 	r->bf_max_job = (uint32_t)parameter(text, "bf_max_job_test", SCH_BF_MAX_JOB_TEST);
 	r->bf_max_user = (uint32_t)parameter(text, "bf_max_job_user", 0);
 	r->bf_max_part = (uint32_t)parameter(text, "bf_max_job_part", 0);
+	r->bf_max_array = (uint32_t)parameter(text, "bf_max_job_array_resv", SCH_BF_MAX_JOB_ARRAY_RESV);
 	r->bf_window_usec = parameter(text, "bf_window", SCH_BF_WINDOW_SEC / 60) * 60 * SCH_USEC;
 	r->bf_resolution_usec = parameter(text, "bf_resolution", SCH_BF_RESOLUTION_SEC) * SCH_USEC;
 }

@@ -378,8 +378,11 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	bool newcomer = j->reason == REASON_None;
 	int64_t planned = plan_of(p, j);
 	bool full = p->reserved >= most || (!planned && !newcomer && p->st->plans.count + p->made >= most);
-	/* Nobody is newly promised what the next tasks of an array before it will want. */
+	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
+	 * nobody is newly promised what the next tasks of an array before it will want. */
 	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
+	if (j->tasks && !c->bf_max_array)
+		full = true;
 	if (full || (!planned && (behind || over_share(p, j, a->part)))) {
 		drop_plan(p, j);
 		return;

@@ -243,6 +243,13 @@ void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in)
 	mu_arena_free(&arena);
 }
 
+void sch__name_index_twin(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[20];
+	name_key(key, j, sch__job_family(j), j->id);
+	mu_map_put(&st->named, key, sizeof(key), j);
+}
+
 void sch__name_index(struct sch_state *st, struct sch_job *j, bool in)
 {
 	uint8_t key[20];

@@ -426,6 +426,8 @@ static int check_requeue(struct sch_ev *ev, struct sch_job *j, struct mu_err *er
 		return sch__refuse(err, MU_EPERM);
 	if (j->state == JOB_PENDING)
 		return sch__refuse(err, MU_EPENDING);
+	if (ev->event->job_requeue->incomplete && j->state == JOB_COMPLETED)
+		return sch__refuse(err, MU_EALREADYDONE);
 	if (!sch__job_requeues(ev->st, j))
 		return sch__refuse(err, MU_EDISABLED);
 	if (!sch__first_part(ev->st, j))

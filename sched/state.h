@@ -238,7 +238,7 @@ struct sch_config_rec {
 	bool by_core, by_socket, memory, lln, one_task_per_core; /* SelectTypeParameters */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
 	bool backfill;				       /* SchedulerType */
-	uint32_t bf_max_job, bf_max_user, bf_max_part; /* SchedulerParameters; 0: no bound of its own */
+	uint32_t bf_max_job, bf_max_user, bf_max_part, bf_max_array; /* SchedulerParameters; 0: no bound of its own */
 	int64_t bf_window_usec, bf_resolution_usec;
 };
 
@@ -695,6 +695,7 @@ void sch__depend_apart(struct sch_ev *ev, struct sch_job *j, Mu__ResolvedParent 
 void sch__depend_load(struct sch_state *st, struct sch_job *j, const char *letters, int64_t due_usec);
 void sch__depend_clear(struct sch_state *st, struct sch_job *j);
 void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in);
+void sch__name_index_twin(struct sch_state *st, struct sch_job *j); /* in, its name known already */
 void sch__name_index(struct sch_state *st, struct sch_job *j, bool in);
 void sch__depend_again(struct sch_ev *ev, struct sch_job *j);  /* looks at its open items */
 void sch__depend_parent(struct sch_ev *ev, struct sch_job *p); /* P started or ended */

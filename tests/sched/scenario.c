@@ -375,6 +375,7 @@ static bool act_requeue(struct story *s, char **word)
 	e->job_requeue->some = n.some;
 	e->job_requeue->n_some = n.some_count;
 	SET(e->job_requeue, hold, flag(word, "hold"));
+	SET(e->job_requeue, incomplete, flag(word, "incomplete"));
 	e->author = story_author(s, word);
 	return story_ask(s, e);
 }
