@@ -100,7 +100,48 @@ int cli_environment_make(const char *export_text, char *const *list, struct mu_b
 	return 0;
 }
 
-void cli_environment_limits(struct mu_buf *out)
+/* Is NAME one of the words of --propagate (ALL for every one, RLIMIT_ may stand before it)? */
+static bool is_named(const char *list, const char *name)
+{
+	for (const char *p = list; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ',')) {
+		const char *word = strncasecmp(p, "RLIMIT_", 7) == 0 ? p + 7 : p;
+		size_t len = strcspn(word, ",");
+
+		if ((len == 3 && strncasecmp(word, "ALL", 3) == 0) ||
+		    (len == strlen(name) && strncasecmp(word, name, len) == 0))
+			return true;
+	}
+	return false;
+}
+
+int cli_environment_check_limits(const char *propagate, struct mu_err *err)
+{
+	static const char *const known[] = {
+#define MU_RLIMIT(name) #name,
+#include "proto/rlimits.def"
+#undef MU_RLIMIT
+	    "ALL", "NONE"};
+
+	for (const char *p = propagate; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ',')) {
+		bool found = false;
+
+		for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+			const char *word = strncasecmp(p, "RLIMIT_", 7) == 0 ? p + 7 : p;
+
+			found = found || (strcspn(word, ",") == strlen(known[i]) &&
+					  strncasecmp(word, known[i], strlen(known[i])) == 0);
+		}
+		if (!found)
+			return mu_fail(
+			    err, MU_EINVAL,
+			    "--propagate=%s: %.*s is no limit; write ALL, NONE, AS, CORE, CPU, DATA, "
+			    "FSIZE, MEMLOCK, NOFILE, NPROC, RSS or STACK",
+			    propagate, (int)strcspn(p, ","), p);
+	}
+	return 0;
+}
+
+void cli_environment_limits(const char *propagate, struct mu_buf *out)
 {
 	static const struct {
 		const char *name;
@@ -114,8 +155,10 @@ void cli_environment_limits(struct mu_buf *out)
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		struct rlimit limit;
 
+		if (propagate && *propagate && !is_named(propagate, row[i].name))
+			continue;
 		if (getrlimit((__rlimit_resource_t)row[i].resource, &limit) == 0)
-			mu_buf_printf(out, "SLURM_RLIMIT_%s=%llu%c", row[i].name,
+			mu_buf_printf(out, "SLURM_RLIMIT_%s=%s%llu%c", row[i].name, propagate ? "U" : "",
 				      (unsigned long long)limit.rlim_cur, 0);
 	}
 }

@@ -202,7 +202,7 @@ static int make_environment(struct cli *c, const struct cli_args *args, const Mu
 		if (rc)
 			return rc;
 	}
-	cli_environment_limits(env);
+	cli_environment_limits(cli_propagate(args), env);
 	if (spec->export)
 		mu_buf_printf(env, "SLURM_EXPORT_ENV=%s%c", spec->export, 0);
 	if (env->len > ENVIRONMENT_MAX)

@@ -628,11 +628,20 @@ static int check_hint(const struct cli_given *g, struct mu_err *err)
 	case OPT_switches:
 		snprintf(count, sizeof count, "%.*s", (int)strcspn(g->value, "@"), g->value);
 		return mu_number_parse("--switches", count, 1, UINT32_MAX, &number, err);
+	case OPT_propagate:
+		return g->value ? cli_environment_check_limits(g->value, err) : 0;
 	case OPT_hint:
 		return set_hint_kind(g, err);
 	default:
 		return 0;
 	}
+}
+
+const char *cli_propagate(const struct cli_args *args)
+{
+	const struct cli_given *g = cli_args_last(args, OPT_propagate);
+
+	return g ? g->value ? g->value : "" : NULL;
 }
 
 enum { CLI_PATH_MAX = 4095 }; /* what the kernel takes as one path */

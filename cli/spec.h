@@ -10,8 +10,8 @@
  * together. 0, or a code with one sentence that names option and value. */
 int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
 
-/* The same for a step in a job: counts of GPUs per job or task, CPUs and memory per GPU become counts per node
- * and task where that is exact. */
+/* The same for a step in a job: counts of GPUs per job or task, CPUs and memory per GPU become counts per
+ * node and task where that is exact. */
 int cli_spec_step(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
 
 /* Strings that are no UTF-8, or too long: MU_EINVAL or MU_EPATH. */
@@ -45,6 +45,10 @@ int cli_environment_make(const char *export_text, char *const *environ_list, str
 			 struct mu_err *err);
 /* Appends the limits of this process (ulimit), each as SLURM_RLIMIT_NAME=NUMBER NUL; the node sets them
  * again. */
-void cli_environment_limits(struct mu_buf *out);
+void cli_environment_limits(const char *propagate, struct mu_buf *out);
+/* 0, or MU_EINVAL naming the word of --propagate that is no limit. */
+/* What --propagate names: NULL when it was not given, "" for all. */
+const char *cli_propagate(const struct cli_args *args);
+int cli_environment_check_limits(const char *propagate, struct mu_err *err);
 
 #endif

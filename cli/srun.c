@@ -58,6 +58,7 @@ static bool from_job(const struct cli_given *g)
 	case OPT_verbose:
 	case OPT_time:
 	case OPT_mpi:
+	case OPT_propagate:
 	case OPT_overcommit:
 		return true;
 	default:
@@ -127,7 +128,7 @@ static int fill_words(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec,
 	char *cwd = getcwd(NULL, 0);
 	int rc = cli_environment_make(spec->export, environ, env, err);
 
-	cli_environment_limits(env);
+	cli_environment_limits(cli_propagate(s->args), env);
 	if (!rc && env->len > ENVIRONMENT_MAX)
 		rc = mu_fail(err, MU_ELIMIT,
 			     "The environment has %zu bytes and a step takes at most %d along; use --export",

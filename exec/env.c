@@ -239,6 +239,8 @@ static bool is_kept_back(const struct exe_env_words *w, const char *entry)
 		return false;
 	const char *name = entry + sizeof EXE_RLIMIT_PREFIX - 1;
 	size_t len = strcspn(name, "=");
+	if (name[len] && name[len + 1] == 'U') /* asked for by name */
+		return false;
 	if (w->propagate_except)
 		return is_in(w->propagate_except, "ALL", 3) || is_in(w->propagate_except, name, len);
 	return w->propagate && !is_in(w->propagate, "ALL", 3) && !is_in(w->propagate, name, len);

@@ -256,8 +256,9 @@ static void take_limits(struct shep_plan *p)
 		size_t len = strcspn(name, "=");
 		for (size_t k = 0; name[len] && k < LIMITS; k++)
 			if (strlen(limit_row[k].name) == len && memcmp(limit_row[k].name, name, len) == 0) {
-				p->limit[k] = strtoull(name + len + 1, &end, 10);
-				p->limited[k] = end > name + len + 1 && *end == 0;
+				const char *value = name + len + 1 + (name[len + 1] == 'U');
+				p->limit[k] = strtoull(value, &end, 10);
+				p->limited[k] = end > value && *end == 0;
 			}
 	}
 	p->env_count = kept;
