@@ -154,6 +154,7 @@ int cli_sprio(struct cli *c, int argc, char **argv);
 int cli_sreport(struct cli *c, int argc, char **argv);
 int cli_seff(struct cli *c, int argc, char **argv);
 int cli_sstat(struct cli *c, int argc, char **argv);
+int cli_sbcast(struct cli *c, int argc, char **argv);
 int cli_muster(struct cli *c, int argc, char **argv);
 /* Any of them by the name in ARGV[0] or, as "muster", by the first word. */
 int cli_main(int argc, char **argv);

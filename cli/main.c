@@ -48,7 +48,6 @@ static const struct {
 	const char *name, *instead;
 } absent[] = {
     {"sattach", "read the step's output file instead"},
-    {"sbcast", "copy files with srun and cp instead"},
     {"strigger", "watch states with squeue or sacct instead"},
     {"scrontab", "submit with sbatch --begin instead"},
 };
@@ -61,7 +60,7 @@ static const struct {
     {"scancel", cli_scancel}, {"scontrol", cli_scontrol}, {"sacct", cli_sacct},	  {"sdiag", cli_sdiag},
     {"sacctmgr", cli_sacctmgr}, {"sshare", cli_sshare}, {"sprio", cli_sprio},
     {"sreport", cli_sreport}, {"seff", cli_seff},
-    {"sstat", cli_sstat},
+    {"sstat", cli_sstat}, {"sbcast", cli_sbcast},
 };
 
 static int run(const char *name, int argc, char **argv, bool *ret_known)

@@ -26,6 +26,7 @@ static const struct command {
     {MU_SDIAG, "sdiag", ""},	    {MU_SACCTMGR, "sacctmgr", ""}, {MU_SSHARE, "sshare", ""}, {MU_SPRIO, "sprio", "SPRIO_"},
     {MU_SREPORT, "sreport", "SREPORT_"}, {MU_SEFF, "seff", ""},
     {MU_SSTAT, "sstat", "SSTAT_"},
+    {MU_SBCAST, "sbcast", "SBCAST_"},
 };
 
 unsigned mu_command_parse(const char *word)
