@@ -197,6 +197,22 @@ void agent_config_follow(struct agent *a, const Mu__Config *config)
 	a->config->job_file_append = config->job_file_append;
 }
 
+/* How many processes and threads a job may have: MusterPidsMax, else what leaves the host half of its
+ * numbers. */
+static uint32_t pids_max(const struct agent *a)
+{
+	unsigned long most = 0;
+	const char *asked = mu_conf_get(a->config, "MusterPidsMax", NULL);
+	if (asked)
+		return (uint32_t)strtoul(asked, NULL, 10);
+	FILE *f = fopen("/proc/sys/kernel/pid_max", "re");
+	if (f && fscanf(f, "%lu", &most) != 1)
+		most = 0;
+	if (f)
+		fclose(f);
+	return (uint32_t)(most / 2);
+}
+
 static void read_conf(struct agent *a)
 {
 	const char *text;
@@ -216,6 +232,10 @@ static void read_conf(struct agent *a)
 	a->limit_memory = mu_conf_on(a->config, "ConstrainRAMSpace", 1);
 	a->fence_devices = mu_conf_on(a->config, "ConstrainDevices", 1);
 	a->live = a->config;
+	a->pids_max = pids_max(a);
+	struct mu_err err2 = {0};
+	if (agent_private_read(a, &err2))
+		diag_fatal("%s", err2.text);
 	agent_config_follow(a, a->config);
 }
 

@@ -10,6 +10,7 @@
  *   agent_prog.c     prolog, epilog, health check: the site's programs
  *   agent_look.c     what the steps here use now, for sstat
  *   agent_mail.c     what a job's owner is told by mail
+ *   agent_private.c  folders of a job's own in place of /tmp
  *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
  * One thread holds all of it; the link threads know only bytes. */
 #ifndef EXEC_AGENT_H
@@ -111,6 +112,7 @@ struct agent_attempt {
 	bool steps_changed, report_sent, extern_told;
 	bool of_old_boot;	     /* found in the spool of a node that was off since */
 	bool end_on_disk;	     /* forced there, for nobody else had it */
+	bool private_removed;
 	bool prog_running;	     /* its prolog or epilog */
 	Mu__AttemptEnded *early;     /* its end, while something of it is still there; in ARENA */
 	bool early_sent, early_told; /* on its way; a controller has it */
@@ -132,6 +134,9 @@ struct agent {
 	    self_dir[4096];
 	bool emulate, foreground, clean;
 	int verbose;
+	char private_base[2048], private_dirs[1024]; /* "": jobs share the host's folders */
+	bool private_auto;
+	uint32_t pids_max; /* of a job; 0: no limit */
 	const char *conf_option;
 	struct mu_arena conf_arena;
 	Mu__Config *config;
@@ -207,7 +212,7 @@ void agent_attempt_prolog_ended(struct agent *a, struct agent_attempt *t, bool g
 void agent_attempt_epilog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail);
 
 /* agent_prog.c */
-enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE, AGENT_MAIL };
+enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE, AGENT_MAIL, AGENT_REMOVE };
 /* Starts the program that PATTERN names (or all that it matches, one after another) for T, or for the node
  * where T is NULL. RET_RUNNING is false where nothing matches. 0, or why it cannot be started. */
 int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
@@ -215,6 +220,8 @@ int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct ag
 /* Runs PROGRAM -s SUBJECT TO with nothing to read; TYPE is the event's word. 0, or why not. */
 int agent_prog_mail(struct agent *a, const struct agent_attempt *t, const char *program, const char *subject,
 		    const char *to, const char *type, struct mu_err *err);
+/* Removes the folder PATH and all in it; agent_attempt_settle is called when that is over. */
+int agent_prog_remove(struct agent *a, const struct agent_attempt *t, const char *path, struct mu_err *err);
 bool agent_prog_reaped(struct agent *a, pid_t pid, int status); /* false: it was none of these */
 void agent_prog_timer(struct agent *a);
 int64_t agent_prog_due(struct agent *a);
@@ -295,6 +302,13 @@ void agent_mail_begin(struct agent *a, struct agent_attempt *t);
 void agent_mail_end(struct agent *a, struct agent_attempt *t, const Mu__AttemptEnded *e);
 void agent_mail_timer(struct agent *a, struct agent_attempt *t, int64_t now_boot_usec);
 int64_t agent_mail_due(const struct agent_attempt *t);
+
+/* agent_private.c */
+int agent_private_read(struct agent *a, struct mu_err *err); /* job_container.conf; 0, MU_EINVAL, MU_EIO */
+int agent_private_make(struct agent *a, struct agent_attempt *t, struct mu_err *err);
+void agent_private_order(const struct agent *a, const struct agent_attempt *t, Mu__StepOrder *o,
+			 struct mu_arena *arena);
+bool agent_private_remove(struct agent *a, struct agent_attempt *t); /* true: it goes on, T waits for it */
 
 /* agent_look.c */
 bool agent_look_take(struct agent *a, struct agent_client *c);		  /* true when C stays */

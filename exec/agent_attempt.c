@@ -247,7 +247,7 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 		t->force_boot_usec = exe_boot_usec() + SETTLE_AGAIN_USEC;
 		return;
 	}
-	if (epilog_first(a, t))
+	if (epilog_first(a, t) || agent_private_remove(a, t))
 		return;
 	t->record->ended = describe_end(a, t);
 	t->phase = EXE_ENDED;

@@ -86,6 +86,9 @@ int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *er
 	int code = agent_limits(a, here, here->mem_mib, here->cpu_list, here->gres, here->n_gres, &arena,
 				&limits, err);
 	t->group_made = true;
+	limits.pids_max = a->pids_max;
+	if (code == 0)
+		code = agent_private_make(a, t, err);
 	if (code || exe_cgroup_make(&a->host, t->cgroup, &limits, err) == 0)
 		return code;
 	/* Devices may have come since the node's group was made. */
@@ -165,6 +168,9 @@ Mu__StepOrder *agent_order_new(const struct agent *a, const struct agent_attempt
 	o->kill_wait_sec = a->kill_wait_sec;
 	o->time_limit_sec = agent_time_left_sec(t);
 	o->start_usec = exe_wall_usec();
+	o->has_pids_max = 1;
+	o->pids_max = a->pids_max;
+	agent_private_order(a, t, o, arena);
 	return o;
 }
 

@@ -42,7 +42,8 @@ static const struct {
 		[AGENT_EPILOG] = {"Epilog", "epilog_slurmd"},
 		[AGENT_HEALTH] = {"HealthCheckProgram", "health_check"},
 		[AGENT_UNKILLABLE] = {"UnkillableStepProgram", "unkillable_step"},
-		[AGENT_MAIL] = {"MailProg", "mail"}};
+		[AGENT_MAIL] = {"MailProg", "mail"},
+		[AGENT_REMOVE] = {"rm", "remove"}};
 
 /* ---- what it is given ---- */
 
@@ -119,6 +120,8 @@ static int64_t limit_usec(const struct agent *a, enum agent_prog_kind kind)
 	int64_t sec = (int64_t)strtoul(mu_conf_get(a->live, "PrologEpilogTimeout", "65534"), NULL, 10);
 	if (kind == AGENT_HEALTH)
 		sec = HEALTH_LIMIT_SEC;
+	if (kind == AGENT_REMOVE)
+		return 0;
 	return sec == 0 || sec >= 65534 ? 0 : sec * 1000000;
 }
 
@@ -200,6 +203,18 @@ int agent_prog_mail(struct agent *a, const struct agent_attempt *t, const char *
 	return prog_run(a, p, &running, err);
 }
 
+int agent_prog_remove(struct agent *a, const struct agent_attempt *t, const char *path, struct mu_err *err)
+{
+	struct agent_prog *p = prog_new(a, AGENT_REMOVE, t, "/bin/rm", err);
+	bool running;
+	if (!p)
+		return err->code;
+	p->argv[1] = "-rf";
+	p->argv[2] = "--one-file-system";
+	p->argv[3] = mu_arena_strdup(&p->arena, path);
+	return prog_run(a, p, &running, err);
+}
+
 /* ---- ending ---- */
 
 static void finished(struct agent *a, struct agent_prog *p, bool good, const char *detail)
@@ -212,7 +227,10 @@ static void finished(struct agent *a, struct agent_prog *p, bool good, const cha
 		agent_attempt_prolog_ended(a, t, good, detail);
 	else if (t && p->kind == AGENT_EPILOG)
 		agent_attempt_epilog_ended(a, t, good, detail);
-	else if (p->kind == AGENT_HEALTH)
+	else if (t && p->kind == AGENT_REMOVE) {
+		t->prog_running = false;
+		agent_attempt_settle(a, t);
+	} else if (p->kind == AGENT_HEALTH)
 		a->health_running = false;
 }
 

@@ -6,11 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -460,6 +462,22 @@ static void tell_started(struct shep_step *s)
 				       (uint32_t)s->task[i].pid);
 }
 
+/* From here on we and all tasks see the job's own folders: files are opened in them too. The spool is known
+ * by its descriptor. */
+static int go_private(struct shep_step *s, struct mu_err *err)
+{
+	const Mu__StepOrder *o = s->order;
+	if (o->n_private_from == 0)
+		return 0;
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return mu_fail(err, MU_EIO, "no mounts of the job's own: %s", strerror(errno));
+	for (size_t i = 0; i < o->n_private_from && i < o->n_private_to; i++)
+		if (mount(o->private_from[i], o->private_to[i], NULL, MS_BIND, NULL))
+			return mu_fail(err, MU_EIO, "cannot give the job its own %s: %s", o->private_to[i],
+				       strerror(errno));
+	return 0;
+}
+
 static void begin(struct shep_step *s)
 {
 	struct mu_err err = {0};
@@ -471,6 +489,8 @@ static void begin(struct shep_step *s)
 	if (code == 0)
 		code = make_group(s, &err);
 	write_state(s);
+	if (code == 0)
+		code = go_private(s, &err);
 	if (code == 0)
 		code = shep_pmi_open(s, &err);
 	if (code == 0)
