@@ -103,10 +103,11 @@ struct agent_attempt {
 	struct mu_buf script, env; /* blobs so far */
 	struct agent_step *step;
 	size_t steps_live;
-	int64_t deadline_boot_usec; /* of an allocation without a batch script here; 0: none */
-	int64_t warn_boot_usec;	    /* when --signal is due; 0: not any more */
-	int64_t force_boot_usec;    /* an end that did not come by itself is forced from here on */
-	int64_t unheld_boot_usec;   /* its holder was lost: it ends at this moment; 0: not so */
+	int64_t deadline_boot_usec;   /* of an allocation without a batch script here; 0: none */
+	int64_t warn_boot_usec;	      /* when --signal is due; 0: not any more */
+	int64_t unkillable_boot_usec; /* what lives past this moment survives SIGKILL; 0: not ending */
+	int64_t force_boot_usec;      /* an end that did not come by itself is forced from here on */
+	int64_t unheld_boot_usec;     /* its holder was lost: it ends at this moment; 0: not so */
 	int64_t blob_since_usec;
 	uint32_t blob_failures;
 	bool steps_changed, report_sent, extern_told;

@@ -292,6 +292,8 @@ void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause,
 	}
 	t->force_boot_usec = exe_boot_usec() + (at_once ? 0 : (int64_t)a->kill_wait_sec * 1000000) +
 			     (int64_t)a->config->unkillable_timeout_sec * 1000000;
+	if (!t->unkillable_boot_usec || at_once)
+		t->unkillable_boot_usec = t->force_boot_usec;
 	for (struct agent_step *s = t->step; s; s = s->next)
 		send_end(s, cause == END_NONE ? END_JOB_OVER : cause, by_uid, at_once);
 	bool saved = !fresh || t->steps_live;
@@ -631,7 +633,11 @@ static void look_for_unkillable(struct agent *a, struct agent_attempt *t)
 	struct mu_err err = {0};
 	const char *program = mu_conf_get(a->live, "UnkillableStepProgram", NULL);
 	bool running;
-	if (t->record->drain || exe_cgroup_each(&a->host, t->cgroup, name_process, &n) == 0)
+	int64_t now = exe_boot_usec();
+	if (!t->unkillable_boot_usec)
+		t->unkillable_boot_usec = now + (int64_t)a->config->unkillable_timeout_sec * 1000000;
+	if (now < t->unkillable_boot_usec || t->record->drain ||
+	    exe_cgroup_each(&a->host, t->cgroup, name_process, &n) == 0)
 		return;
 	t->record->drain = mu_arena_printf(&t->arena, "Kill task failed:%s", n.text);
 	diag_error("job %u: processes survive SIGKILL:%s", t->order->job, n.text);

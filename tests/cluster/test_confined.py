@@ -102,7 +102,7 @@ def test_private(t):
                          stderr=subprocess.DEVNULL).returncode != 0, "the folder can be reached from outside")
     c.run("scancel", job, user=USER).ok()
     equal(settle(c, job)[0], "CANCELLED", "the job")
-    equal(os.listdir(base), [], "what is left of the folders")
+    wait_until("the folders to be gone", 30, lambda: not os.listdir(base))
 
 
 @test()
