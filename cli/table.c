@@ -318,7 +318,8 @@ void cli_table_row(const struct cli_format *f, const struct cli_cell *cell, stru
 		it->column->get(cell, out);
 		if (it->width > 0)
 			fit_width(out, from, (size_t)it->width, it->right);
-		mu_buf_str(out, it->after);
+		if (*it->after)
+			mu_buf_str(out, it->after);
 	}
 	mu_buf_str(out, "\n");
 }

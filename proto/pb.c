@@ -50,6 +50,8 @@ static size_t utf8_char(const uint8_t *p, const uint8_t *end)
 
 static int is_text(const uint8_t *p, const uint8_t *end)
 {
+	while (p < end && *p - 1u < 0x7f)
+		p++;
 	while (p < end) {
 		size_t n = utf8_char(p, end);
 		if (!n)
@@ -64,7 +66,7 @@ int mu_pb_is_text(const char *text)
 	return is_text((const uint8_t *)text, (const uint8_t *)text + strlen(text));
 }
 
-static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
+static const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
 {
 	uint64_t v = 0;
 	for (int shift = 0; shift < 70 && p < end; shift += 7) {
@@ -77,6 +79,15 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret
 		}
 	}
 	return NULL;
+}
+
+/* Most are one byte long. */
+static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
+{
+	if (p == end || *p & 0x80)
+		return long_varint(p, end, ret);
+	*ret = *p;
+	return p + 1;
 }
 
 bool mu_pb_next(struct mu_view *rest, struct mu_pb_field *ret)
@@ -120,12 +131,13 @@ static ProtobufCMessage *decode_new(const ProtobufCMessageDescriptor *type, cons
 static bool decode_into(ProtobufCMessage *m, const uint8_t *p, const uint8_t *end, int depth,
 			struct decode *d);
 
-/* Fields come in the order of their numbers as a rule: *AT, the place of the last one found, is tried first.
- */
+/* Fields come in the order of their numbers as a rule: the search begins at *AT, the place of the last one
+ * found. */
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type, uint32_t tag,
 						unsigned *at)
 {
-	for (unsigned i = *at; i < type->n_fields && i < *at + 3; i++)
+	enum { NEAR = 16 };
+	for (unsigned i = *at; i < type->n_fields && i < *at + NEAR && type->fields[i].id <= tag; i++)
 		if (type->fields[i].id == tag) {
 			*at = i;
 			return &type->fields[i];
@@ -170,47 +182,37 @@ static const uint8_t *take_value(const uint8_t *p, const uint8_t *end, struct va
 	}
 }
 
+/* Of each type of field: bytes of an element, and the wire type that carries it. */
+static const struct {
+	uint8_t bytes, wire;
+} type_row[] = {
+    [PROTOBUF_C_TYPE_INT32] = {4, 0},
+    [PROTOBUF_C_TYPE_SINT32] = {4, 0},
+    [PROTOBUF_C_TYPE_SFIXED32] = {4, 5},
+    [PROTOBUF_C_TYPE_INT64] = {8, 0},
+    [PROTOBUF_C_TYPE_SINT64] = {8, 0},
+    [PROTOBUF_C_TYPE_SFIXED64] = {8, 1},
+    [PROTOBUF_C_TYPE_UINT32] = {4, 0},
+    [PROTOBUF_C_TYPE_FIXED32] = {4, 5},
+    [PROTOBUF_C_TYPE_UINT64] = {8, 0},
+    [PROTOBUF_C_TYPE_FIXED64] = {8, 1},
+    [PROTOBUF_C_TYPE_FLOAT] = {4, 5},
+    [PROTOBUF_C_TYPE_DOUBLE] = {8, 1},
+    [PROTOBUF_C_TYPE_BOOL] = {sizeof(protobuf_c_boolean), 0},
+    [PROTOBUF_C_TYPE_ENUM] = {4, 0},
+    [PROTOBUF_C_TYPE_STRING] = {sizeof(char *), 2},
+    [PROTOBUF_C_TYPE_BYTES] = {sizeof(ProtobufCBinaryData), 2},
+    [PROTOBUF_C_TYPE_MESSAGE] = {sizeof(ProtobufCMessage *), 2},
+};
+
 static size_t element_bytes(ProtobufCType type)
 {
-	switch (type) {
-	case PROTOBUF_C_TYPE_INT32:
-	case PROTOBUF_C_TYPE_SINT32:
-	case PROTOBUF_C_TYPE_SFIXED32:
-	case PROTOBUF_C_TYPE_UINT32:
-	case PROTOBUF_C_TYPE_FIXED32:
-	case PROTOBUF_C_TYPE_FLOAT:
-	case PROTOBUF_C_TYPE_ENUM:
-		return 4;
-	case PROTOBUF_C_TYPE_BOOL:
-		return sizeof(protobuf_c_boolean);
-	case PROTOBUF_C_TYPE_STRING:
-	case PROTOBUF_C_TYPE_MESSAGE:
-		return sizeof(void *);
-	case PROTOBUF_C_TYPE_BYTES:
-		return sizeof(ProtobufCBinaryData);
-	default:
-		return 8;
-	}
+	return type_row[type].bytes;
 }
 
 static unsigned wire_type(ProtobufCType type)
 {
-	switch (type) {
-	case PROTOBUF_C_TYPE_SFIXED32:
-	case PROTOBUF_C_TYPE_FIXED32:
-	case PROTOBUF_C_TYPE_FLOAT:
-		return 5;
-	case PROTOBUF_C_TYPE_SFIXED64:
-	case PROTOBUF_C_TYPE_FIXED64:
-	case PROTOBUF_C_TYPE_DOUBLE:
-		return 1;
-	case PROTOBUF_C_TYPE_STRING:
-	case PROTOBUF_C_TYPE_BYTES:
-	case PROTOBUF_C_TYPE_MESSAGE:
-		return 2;
-	default:
-		return 0;
-	}
+	return type_row[type].wire;
 }
 
 static void put_number(ProtobufCType type, uint64_t n, void *at)
