@@ -41,7 +41,8 @@ static rocksdb_options_t *family_options(enum view_cf cf, rocksdb_cache_t *cache
 	rocksdb_options_set_keep_log_file_num(o, 2);
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_info_log_level(o, WARN_LEVEL);
-	/* What is flushed is soon compacted: only where it comes to rest is the slow compression worth its time. */
+	/* What is flushed is soon compacted: only where it comes to rest is the slow compression worth its
+	 * time. */
 	rocksdb_options_set_compression(o, rocksdb_lz4_compression);
 	if (cold)
 		rocksdb_options_set_bottommost_compression(o, rocksdb_zstd_compression);
@@ -52,6 +53,9 @@ static rocksdb_options_t *family_options(enum view_cf cf, rocksdb_cache_t *cache
 	rocksdb_block_based_options_destroy(table);
 	return o;
 }
+
+enum { OPEN_TRIES = 20 };
+#define GONE "No such file or directory"
 
 static int open_store(struct view *v, const char *dir, struct mu_err *err)
 {
@@ -65,11 +69,16 @@ static int open_store(struct view *v, const char *dir, struct mu_err *err)
 		v->options[i] = family_options(i, v->cache);
 	v->read = rocksdb_readoptions_create();
 	v->write = rocksdb_writeoptions_create();
-	if (v->read_only)
+	/* Beside a writer a table may go between the reading of the list and the opening of what it names. */
+	for (int tries = 0;
+	     v->read_only && (!tries || (tries < OPEN_TRIES && message && strstr(message, GONE))); tries++) {
+		rocksdb_free(message);
+		message = NULL;
 		v->db = rocksdb_open_for_read_only_column_families(
 		    v->options[0], dir, VIEW_CFS, family_names, (const rocksdb_options_t *const *)v->options,
 		    v->cf, 0, &message);
-	else
+	}
+	if (!v->read_only)
 		v->db = rocksdb_open_column_families(v->options[0], dir, VIEW_CFS, family_names,
 						     (const rocksdb_options_t *const *)v->options, v->cf,
 						     &message);
