@@ -44,8 +44,10 @@
 #define SCH_BACKSTOP_SEC 60
 
 /* Moments tried for one planned start, beyond the first at which running jobs leave enough: each looks at the
- * job's nodes once. */
+ * job's nodes once. Where that is cheap, more of them, for as many steps as a slice bears a dozen times: behind a
+ * hundred plans on few nodes the first moment that serves may be the last. */
 #define SCH_PLAN_TRIES 64u
+#define SCH_PLAN_STEPS 32768u
 
 /* A job that starts this little after its planned moment is counted from that moment: ends at limits come a
  * little late, and the log takes its time, and neither should move the plans behind. */

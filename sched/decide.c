@@ -81,6 +81,7 @@ struct pass {
 	uint32_t reserved;    /* jobs visited in this pass whose plan stands */
 	uint32_t moves;	      /* plans of this slice that gave up a place */
 	uint32_t made;	      /* first plans of this slice */
+	uint32_t given_up;    /* plans in State whose jobs started in this slice or lost them */
 	struct sch_job *last; /* of the jobs with plans, the one visited last */
 };
 
@@ -302,8 +303,10 @@ static void say_plan(struct pass *p, const struct sch_job *j, int64_t start, uin
 
 static void drop_plan(struct pass *p, const struct sch_job *j)
 {
-	if (plan_of(p, j))
-		say_plan(p, j, 0, 0);
+	if (!plan_of(p, j))
+		return;
+	say_plan(p, j, 0, 0);
+	p->given_up++;
 }
 
 /* Whose plans J must respect: all, unless it is new here; then those of jobs before it. */
@@ -377,7 +380,8 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	/* Only a newcomer may push one who has a plan out of their number. */
 	bool newcomer = j->reason == REASON_None;
 	int64_t planned = plan_of(p, j);
-	bool full = p->reserved >= most || (!planned && !newcomer && p->st->plans.count + p->made >= most);
+	bool full =
+	    p->reserved >= most || (!planned && !newcomer && p->st->plans.count + p->made >= (uint64_t)most + p->given_up);
 	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
 	 * nobody is newly promised what the next tasks of an array before it will want. */
 	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
@@ -490,6 +494,7 @@ static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	bool planned = plan_of(p, j) != 0;
 	take_task(p, j, s);
 	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
+	p->given_up += planned;
 	if (planned && p->line) {
 		count = sch__plan_picks(p->st, j, p->arena, p->pick);
 		sch__line_unplan(p->line, j, p->pick, count);
@@ -911,6 +916,7 @@ static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budge
 	SCH_SET(p->d, pass, c->cursor ? c->pass : c->pass + 1);
 	SCH_SET(p->d, cursor_in, c->cursor);
 	SCH_SET(p->d, planner, SCH_PLANNER_VERSION);
+	SCH_SET(p->d, budget, budget);
 	sch__overlay_init(&p->overlay, st, arena);
 	mu_bits_copy(&p->avail, &st->open);
 	p->attempt = mu_arena_alloc(arena, (st->shape_id_cap + 1) * sizeof(p->attempt[0]));

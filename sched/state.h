@@ -622,6 +622,13 @@ struct sch_line_end { /* something on one node becomes free */
 	int64_t at_usec;
 	struct sch_use use;
 };
+struct sch_line_delta;
+struct sch_line_order { /* of one node: made again when the heads of its lists have changed */
+	const struct sch_line_end *ends;
+	const struct sch_line_span *spans;
+	struct sch_line_delta *v;
+	uint32_t count, cap;
+};
 struct sch_line {
 	const struct sch_state *st;
 	struct mu_arena *arena;
@@ -629,6 +636,7 @@ struct sch_line {
 	int64_t now_usec;
 	struct sch_line_end **ends;   /* by rank */
 	struct sch_line_span **spans; /* by rank */
+	struct sch_line_order *order; /* by rank */
 	uint32_t span_count;
 	int64_t *times; /* moments at which something becomes free, ascending once sorted */
 	uint32_t time_count, time_cap;

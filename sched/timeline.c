@@ -174,6 +174,7 @@ void sch__line_init(struct sch_line *line, const struct sch_overlay *rooms, stru
 	    .st = st, .arena = arena, .rooms = rooms, .now_usec = st->cluster->now_usec, .steps = steps};
 	line->ends = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(line->ends[0]));
 	line->spans = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(line->spans[0]));
+	line->order = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(line->order[0]));
 	add_time(line, line->now_usec + 1);
 	running_ends(line);
 	completing_ends(line);
@@ -214,23 +215,58 @@ static void give(struct sch_room *r, const struct sch_node *n, const struct sch_
 		r->gres[g].count -= u->gres[g];
 }
 
-/* What is taken at one moment, into R, whose gres array is the caller's. */
-static void taken_at(struct sch_line *line, const struct sch_node *n, int64_t at, struct sch_room *r)
+/* Everything that changes on one node, in order of time, what is given back first. */
+struct sch_line_delta {
+	int64_t at_usec;
+	const struct sch_use *use;
+	const struct sch_line_span *span; /* NULL: of a running job */
+	bool take;
+};
+
+static int by_moment(const void *a, const void *b)
 {
-	const struct sch_room *base = line->rooms->room[n->rank] ? line->rooms->room[n->rank] : &n->room;
-	r->cpus = base->cpus;
-	r->cores = base->cores;
-	r->jobs = base->jobs;
-	r->mem_mib = base->mem_mib;
-	r->exclusive = base->exclusive;
+	const struct sch_line_delta *x = a, *y = b;
+	if (x->at_usec != y->at_usec)
+		return x->at_usec < y->at_usec ? -1 : 1;
+	return (int)x->take - (int)y->take;
+}
+
+static const struct sch_line_order *order_of(struct sch_line *line, const struct sch_node *n)
+{
+	struct sch_line_order *o = &line->order[n->rank];
+	uint32_t count = 0;
+	if (o->ends == line->ends[n->rank] && o->spans == line->spans[n->rank])
+		return o;
+	o->ends = line->ends[n->rank];
+	o->spans = line->spans[n->rank];
+	for (const struct sch_line_end *e = o->ends; e; e = e->next)
+		count++;
+	for (const struct sch_line_span *s = o->spans; s; s = s->next)
+		count += 2;
+	if (count > o->cap) {
+		o->cap = 2 * count;
+		o->v = mu_arena_alloc(line->arena, o->cap * sizeof(o->v[0]));
+	}
+	o->count = 0;
+	for (const struct sch_line_end *e = o->ends; e; e = e->next)
+		o->v[o->count++] = (struct sch_line_delta){e->at_usec, &e->use, NULL, false};
+	for (const struct sch_line_span *s = o->spans; s; s = s->next) {
+		o->v[o->count++] = (struct sch_line_delta){s->from_usec, &s->use, s, true};
+		o->v[o->count++] = (struct sch_line_delta){s->until_usec, &s->use, s, false};
+	}
+	if (o->count > 1)
+		qsort(o->v, o->count, sizeof(o->v[0]), by_moment);
+	*line->steps += o->count;
+	return o;
+}
+
+static void copy_room(struct sch_room *dst, const struct sch_room *src, const struct sch_node *n)
+{
+	struct sch_gres_room *gres = dst->gres;
+	*dst = *src;
+	dst->gres = gres;
 	for (size_t g = 0; g < n->row->n_gres; g++)
-		r->gres[g].count = base->gres[g].count;
-	for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
-		if (e->at_usec <= at)
-			give(r, n, &e->use);
-	for (const struct sch_line_span *s = line->spans[n->rank]; s; s = s->next)
-		if (s->from_usec <= at && at < s->until_usec && seen(line, s))
-			take(r, n, &s->use);
+		dst->gres[g].count = src->gres[g].count;
 }
 
 static void raise_to(struct sch_room *peak, const struct sch_node *n, const struct sch_room *r)
@@ -245,21 +281,56 @@ static void raise_to(struct sch_room *peak, const struct sch_node *n, const stru
 			peak->gres[g].count = r->gres[g].count;
 }
 
+/* Whole nodes may be promised more than once (reservations that overlap): they are counted. */
+static void apply(struct sch_room *r, const struct sch_node *n, const struct sch_line_delta *d,
+		  uint32_t *exclusive)
+{
+	if (d->take)
+		take(r, n, d->use);
+	else
+		give(r, n, d->use);
+	if (d->use->exclusive && d->take)
+		++*exclusive;
+	else if (d->use->exclusive && *exclusive)
+		--*exclusive;
+	r->exclusive = *exclusive > 0;
+}
+
 const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_node *n, int64_t from_usec,
 				      int64_t until_usec)
 {
 	struct sch_gres_room gres[SCH_GRES_PER_NODE];
 	struct sch_room at = {.gres = gres};
+	const struct sch_room *base = line->rooms->room[n->rank] ? line->rooms->room[n->rank] : &n->room;
+	uint32_t i = 0, exclusive = base->exclusive;
 	line->peak.gres = line->gres;
-	taken_at(line, n, from_usec, &line->peak);
-	/* Within the span more can only be taken where a plan begins. */
-	for (const struct sch_line_span *s = line->spans[n->rank]; s; s = s->next) {
-		++*line->steps;
-		if (s->from_usec <= from_usec || s->from_usec >= until_usec || !seen(line, s))
-			continue;
-		taken_at(line, n, s->from_usec, &at);
-		raise_to(&line->peak, n, &at);
+	if (!line->spans[n->rank] || line->no_spans) { /* Most nodes: nothing is taken later, all only comes free. */
+		copy_room(&line->peak, base, n);
+		for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
+			if (e->at_usec <= from_usec)
+				give(&line->peak, n, &e->use);
+		return &line->peak;
 	}
+	const struct sch_line_order *o = order_of(line, n);
+	copy_room(&at, base, n);
+	for (; i < o->count && o->v[i].at_usec <= from_usec; i++)
+		if (!o->v[i].span || seen(line, o->v[i].span))
+			apply(&at, n, &o->v[i], &exclusive);
+	copy_room(&line->peak, &at, n);
+	/* Within the span more can only be taken where a plan begins. */
+	while (i < o->count && o->v[i].at_usec < until_usec) {
+		int64_t moment = o->v[i].at_usec;
+		bool more = false;
+		for (; i < o->count && o->v[i].at_usec == moment; i++) {
+			if (o->v[i].span && !seen(line, o->v[i].span))
+				continue;
+			apply(&at, n, &o->v[i], &exclusive);
+			more = more || o->v[i].take;
+		}
+		if (more)
+			raise_to(&line->peak, n, &at);
+	}
+	*line->steps += i;
 	return &line->peak;
 }
 
@@ -322,7 +393,9 @@ int64_t sch__line_earliest(struct sch_line *line, const struct sch_need *need, c
 	*ret_count = 0;
 	sort_times(line);
 	uint32_t i = first_time(line, need, nodes, required, pick), count = line->time_count;
-	for (uint32_t tries = 0; i < count && tries < SCH_PLAN_TRIES; tries++) {
+	uint64_t until_steps = *line->steps + SCH_PLAN_STEPS;
+	for (uint32_t tries = 0; i < count && (tries < SCH_PLAN_TRIES || *line->steps < until_steps);
+	     tries++) {
 		int64_t at = line->times[i], near = at + line->st->config.bf_resolution_usec;
 		if (at >= before_usec)
 			return 0;
