@@ -38,9 +38,28 @@ static int begin(struct view *v, uint64_t from, struct sch_state **ret, struct m
 	return view_state_at(v, from - 1, ret, err);
 }
 
+struct watcher {
+	hist_event event; /* NULL: nobody looks */
+	void *arg;
+};
+
+static int fold_event(struct sch_state *st, const struct sch_at *at, struct mu_view bytes,
+		      const struct watcher *w, struct sch_changes *changes, struct sch_verdict *verdict,
+		      struct mu_err *err)
+{
+	int code = w->event ? w->event(w->arg, st, at, bytes.data, bytes.len, NULL) : 0;
+
+	if (code == 0)
+		code = sch_evolve(st, at, bytes.data, bytes.len, verdict, changes, err);
+	if (code == 0 && w->event)
+		code = w->event(w->arg, st, at, bytes.data, bytes.len, verdict);
+	return code;
+}
+
 /* Folds one entry; recomputes its chain value and compares both it and the digest with what is recorded. */
 static int replay_entry(struct sch_state *st, const struct view_archived *a, const struct view_entry *entry,
-			struct sch_changes *changes, struct hist_replay *r, struct mu_err *err)
+			const struct watcher *w, struct sch_changes *changes, struct hist_replay *r,
+			struct mu_err *err)
 {
 	struct sch_at at = {.pos = a->pos, .time_usec = entry->time_usec};
 	struct mu_hasher h;
@@ -56,7 +75,7 @@ static int replay_entry(struct sch_state *st, const struct view_archived *a, con
 		mu_hasher_add(&h, leaf.b, MU_HASH_BYTES);
 		if (part->kind != VIEW_PART_EVENT)
 			continue;
-		int code = sch_evolve(st, &at, part->bytes.data, part->bytes.len, &verdict, changes, err);
+		int code = fold_event(st, &at, part->bytes, w, changes, &verdict, err);
 		if (code)
 			return code;
 		at.n++;
@@ -82,7 +101,8 @@ static int replay_entry(struct sch_state *st, const struct view_archived *a, con
 }
 
 static int replay_pos(struct view *v, struct sch_state *st, uint64_t pos, struct mu_buf *raw,
-		      struct sch_changes *changes, struct hist_replay *r, struct mu_err *err)
+		      const struct watcher *w, struct sch_changes *changes, struct hist_replay *r,
+		      struct mu_err *err)
 {
 	MU_CLEANUP(view__archived_done) struct view_archived a = {0};
 	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
@@ -95,14 +115,14 @@ static int replay_pos(struct view *v, struct sch_state *st, uint64_t pos, struct
 	if (code == 0)
 		code = view__entry_split((struct mu_view){raw->data, raw->len}, &arena, &entry, err);
 	if (code == 0)
-		code = replay_entry(st, &a, &entry, changes, r, err);
+		code = replay_entry(st, &a, &entry, w, changes, r, err);
 	sch_changes_reset(changes);
 	/* Here a missing or malformed entry is damage. */
 	return code == MU_ENOENT || code == MU_EPROTO ? MU_ECORRUPT : code;
 }
 
-int hist_replay(struct view *v, uint64_t from, uint64_t to, hist_progress progress, void *arg,
-		struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err)
+static int walk(struct view *v, uint64_t from, uint64_t to, const struct watcher *w, hist_progress progress,
+		void *arg, struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
 	struct sch_changes changes = {0};
@@ -118,7 +138,7 @@ int hist_replay(struct view *v, uint64_t from, uint64_t to, hist_progress progre
 	ret->first = from;
 	ret->last = from - 1;
 	for (uint64_t pos = from; pos <= to && code == 0; pos++) {
-		code = replay_pos(v, st, pos, &raw, &changes, ret, err);
+		code = replay_pos(v, st, pos, &raw, w, &changes, ret, err);
 		if (code)
 			*ret_bad = pos;
 		else if (progress && pos % PROGRESS_EVERY == 0)
@@ -127,6 +147,18 @@ int hist_replay(struct view *v, uint64_t from, uint64_t to, hist_progress progre
 	sch_changes_free(&changes);
 	sch_state_free(st);
 	return code;
+}
+
+int hist_replay(struct view *v, uint64_t from, uint64_t to, hist_progress progress, void *arg,
+		struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err)
+{
+	return walk(v, from, to, &(struct watcher){0}, progress, arg, ret, ret_bad, err);
+}
+
+int hist_walk(struct view *v, uint64_t from, uint64_t to, hist_event event, void *arg,
+	      struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err)
+{
+	return walk(v, from, to, &(struct watcher){event, arg}, NULL, NULL, ret, ret_bad, err);
 }
 
 int hist_dump(struct view *v, uint64_t from, uint64_t to, bool json, dump_sink sink, void *arg,

@@ -30,6 +30,27 @@ typedef int (*hist_progress)(void *arg, uint64_t pos, uint64_t to);
 int hist_replay(struct view *v, uint64_t from, uint64_t to, hist_progress progress, void *arg,
 		struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err);
 
+/* Sees each event of a walk twice: before it is folded (VERDICT NULL) and after. STATE is as it is then.
+ * Borrowed for the call. A non-zero return ends the walk and is returned. */
+typedef int (*hist_event)(void *arg, const struct sch_state *st, const struct sch_at *at,
+			  const uint8_t *event, size_t len, const struct sch_verdict *verdict);
+/* hist_replay that shows each event to EVENT. */
+int hist_walk(struct view *v, uint64_t from, uint64_t to, hist_event event, void *arg,
+	      struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err);
+
+/* What deciding again came to. */
+struct hist_audit {
+	uint64_t passes, equal; /* slices in the range that were decided again; that came out the same */
+	uint64_t unchecked;	/* by another planner version, or over a State that is no longer kept */
+	uint64_t starts;	/* jobs that they started */
+	uint32_t planner;	/* the version that this program is */
+};
+/* Decides every recorded slice FROM..TO (0: all) again over the State at its basis and compares what comes of
+ * it with what was recorded, byte for byte. 0; MU_ECORRUPT with *RET_BAD the position of the first that
+ * differs and both of them in DIFFERENCE (text lines; may be NULL); else as hist_replay. */
+int hist_audit(struct view *v, uint64_t from, uint64_t to, struct hist_audit *ret, uint64_t *ret_bad,
+	       struct mu_buf *difference, struct mu_err *err);
+
 /* Prints the entries FROM..TO (0: from the first archived, up to the applied position), one line for each
  * part, as query/dump.h shows. Entries whose parts are no longer all kept are printed as one line of kind
  * "forgotten". 0, what SINK returned, MU_ENOENT, ... */
