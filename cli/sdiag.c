@@ -32,6 +32,42 @@ static void put_value(const Mu__Metric *m)
 		       m->labels ? m->labels : "", m->labels && *m->labels ? "}" : "", m->value);
 }
 
+static double metric(const Mu__DiagReply *diag, const char *name)
+{
+	for (size_t i = 0; i < diag->n_metric; i++)
+		if (strcmp(diag->metric[i]->name, name) == 0)
+			return diag->metric[i]->value;
+	return 0;
+}
+
+/* Seconds as people read them in such a table: microseconds. */
+static int64_t usec(const Mu__DiagReply *diag, const char *name)
+{
+	return (int64_t)(metric(diag, name) * 1e6 + 0.5);
+}
+
+/* Passes are those of the controller that answers: zeros where it has not led. */
+static void print_passes(const Mu__ClusterRow *row, const Mu__DiagReply *diag)
+{
+	int64_t cycles = (int64_t)metric(diag, "muster_passes_total"), all = cycles ? cycles : 1;
+
+	printf("Main schedule statistics (microseconds):\n\tLast cycle:   %" PRId64
+	       "\n\tMax cycle:    %" PRId64 "\n\tTotal cycles: %" PRIu64 "\n\tMean cycle:   %" PRId64
+	       "\n\tMean depth cycle: %" PRId64 "\n\tLast queue length: %" PRId64 "\n",
+	       usec(diag, "muster_pass_seconds"), usec(diag, "muster_pass_max_seconds"), row->pass,
+	       usec(diag, "muster_pass_seconds_total") / all,
+	       (int64_t)metric(diag, "muster_pass_steps_total") / all,
+	       (int64_t)metric(diag, "muster_pass_queue_depth"));
+	printf("\tLast cycle steps: %" PRId64 "\n\tMax cycle steps: %" PRId64 "\n\tSlices: %" PRId64
+	       "\n\tStarts void: %" PRIu64 "\n\tEvents void: %" PRIu64 "\n\n",
+	       (int64_t)metric(diag, "muster_pass_steps"), (int64_t)metric(diag, "muster_pass_steps_max"),
+	       (int64_t)metric(diag, "muster_pass_slices_total"), row->starts_void, row->voided);
+	printf("Backfilling stats\n\tLast depth cycle: %" PRId64 "\n\tLast queue length: %" PRId64
+	       "\n\nController statistics:\n",
+	       (int64_t)metric(diag, "muster_pass_backfill_depth"),
+	       (int64_t)metric(diag, "muster_pass_queue_depth"));
+}
+
 static int load_cluster(struct cli *c, const Mu__ClusterRow **ret, struct mu_err *err)
 {
 	Mu__Query ask = MU__QUERY__INIT;
@@ -65,6 +101,10 @@ static int print_json(struct cli *c, const Mu__ClusterRow *row, const Mu__DiagRe
 	json_number(&m.json, "jobs_canceled", (int64_t)row->jobs_cancelled);
 	json_number(&m.json, "jobs_failed", (int64_t)row->jobs_failed);
 	json_number(&m.json, "schedule_cycle_total", (int64_t)row->pass);
+	json_number(&m.json, "schedule_cycle_last", usec(diag, "muster_pass_seconds"));
+	json_number(&m.json, "schedule_cycle_max", usec(diag, "muster_pass_max_seconds"));
+	json_number(&m.json, "schedule_queue_length", (int64_t)metric(diag, "muster_pass_queue_depth"));
+	json_number(&m.json, "bf_last_depth", (int64_t)metric(diag, "muster_pass_backfill_depth"));
 	json_array(&m.json, "rpcs_by_message_type");
 	json_array_end(&m.json);
 	json_array(&m.json, "rpcs_by_user");
@@ -123,11 +163,12 @@ int cli_sdiag(struct cli *c, int argc, char **argv)
 	       "\nJobs canceled:  %" PRIu64 "\nJobs failed:    %" PRIu64 "\n\n",
 	       row->jobs_submitted, row->jobs_started, row->jobs_completed, row->jobs_cancelled,
 	       row->jobs_failed);
-	printf("Main schedule statistics:\n\tTotal cycles: %" PRIu64 "\n\tStarts void: %" PRIu64
-	       "\n\tEvents void: %" PRIu64 "\n",
-	       row->pass, row->starts_void, row->voided);
-	if (!c->at)
-		printf("\nController statistics:\n");
+	if (c->at)
+		printf("Main schedule statistics:\n\tTotal cycles: %" PRIu64 "\n\tStarts void: %" PRIu64
+		       "\n\tEvents void: %" PRIu64 "\n",
+		       row->pass, row->starts_void, row->voided);
+	else
+		print_passes(row, reply->diag);
 	for (size_t i = 0; !c->at && i < reply->diag->n_metric; i++)
 		put_value(reply->diag->metric[i]);
 	return 0;

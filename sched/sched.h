@@ -102,6 +102,7 @@ const Mu__NodeKeyRow *sch_node_key(const struct sch_state *st, const char *name)
 bool sch_founded(const struct sch_state *st);
 struct sch_counts {
 	uint32_t jobs_pending, jobs_running, jobs_completing, jobs_total;
+	uint32_t jobs_planned; /* of those pending, with a planned start */
 	uint32_t nodes_total, nodes_idle, nodes_mixed, nodes_allocated, nodes_down, nodes_drain;
 	uint64_t gpus_total, gpus_allocated, cpus_total, cpus_allocated;
 	uint64_t state_bytes; /* memory held by State */

@@ -295,6 +295,7 @@ void sch_counts(const struct sch_state *st, struct sch_counts *ret)
 	ret->jobs_running = st->live_running;
 	ret->jobs_completing = st->completing;
 	ret->jobs_total = (uint32_t)st->jobs.count;
+	ret->jobs_planned = (uint32_t)st->plans.count;
 	ret->nodes_total = st->node_count;
 	for (uint32_t i = 0; i < st->node_count; i++) {
 		const struct sch_node *n = st->node[i];

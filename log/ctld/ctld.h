@@ -141,6 +141,8 @@ struct ctl_options {
 struct ctl_counters {
 	_Atomic uint64_t requests, refused_busy, refused_auth, refused_admit, refused_disk, refused_bad, queries, submits;
 	_Atomic uint64_t passes, pass_steps, pass_usec_last, pass_usec_max, starts;
+	_Atomic uint64_t pass_slices, pass_usec, pass_steps_last, pass_steps_max; /* of whole passes, but slices */
+	_Atomic uint64_t pass_depth, pass_planned; /* jobs that waited, that had a planned start, at the last pass */
 };
 
 struct ctl {

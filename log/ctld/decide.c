@@ -11,6 +11,41 @@ static void own_author(Mu__Author *author)
 	author->operator_ = 1;
 }
 
+static void keep_most(_Atomic uint64_t *most, uint64_t value)
+{
+	if (value > atomic_load(most))
+		atomic_store(most, value);
+}
+
+/* A pass is as long as its slices together; the one that hands nothing on ends it. */
+static void count_slice(struct ctl *c, const Mu__Decided *d, uint64_t usec)
+{
+	static uint64_t pass_usec, pass_steps;
+	struct sch_counts k;
+
+	atomic_fetch_add(&c->n.pass_slices, 1);
+	atomic_fetch_add(&c->n.pass_usec, usec);
+	if (!d || !d->cursor_in)
+		pass_usec = pass_steps = 0;
+	pass_usec += usec;
+	if (d) {
+		atomic_fetch_add(&c->n.starts, d->n_start);
+		atomic_fetch_add(&c->n.pass_steps, d->steps);
+		pass_steps += d->steps;
+	}
+	if (d && d->cursor_out)
+		return;
+	sch_counts(c->st, &k);
+	atomic_fetch_add(&c->n.passes, 1);
+	atomic_store(&c->n.pass_usec_last, pass_usec);
+	atomic_store(&c->n.pass_depth, k.jobs_pending);
+	atomic_store(&c->n.pass_planned, k.jobs_planned);
+	if (d)
+		atomic_store(&c->n.pass_steps_last, pass_steps);
+	keep_most(&c->n.pass_usec_max, pass_usec);
+	keep_most(&c->n.pass_steps_max, pass_steps);
+}
+
 void ctl_decide(struct ctl *c)
 {
 	Mu__Author author;
@@ -26,17 +61,10 @@ void ctl_decide(struct ctl *c)
 	if (sch_decide(c->st, CTL_DECIDE_STEPS, &c->scratch, &event))
 		diag_error("The scheduler could not decide over position %llu.", (unsigned long long)sch_pos(c->st));
 	span = ctl_mono_usec() - t0;
-	atomic_fetch_add(&c->n.passes, 1);
-	atomic_store(&c->n.pass_usec_last, (uint64_t)span);
-	if ((uint64_t)span > atomic_load(&c->n.pass_usec_max))
-		atomic_store(&c->n.pass_usec_max, (uint64_t)span);
+	count_slice(c, event ? event->decided : NULL, (uint64_t)span);
 	if (!event) {
 		c->decide_void_pos = sch_pos(c->st);
 		return;
-	}
-	if (event->kind_case == MU__EVENT__KIND_DECIDED) {
-		atomic_fetch_add(&c->n.starts, event->decided->n_start);
-		atomic_fetch_add(&c->n.pass_steps, event->decided->steps);
 	}
 	own_author(&author);
 	event->author = &author;

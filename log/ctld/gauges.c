@@ -87,6 +87,12 @@ static size_t gather(struct ctl *c, struct gauge *g)
 	add(g, &n, "muster_pass_seconds", NULL, NULL, METRICS_GAUGE, "Length of the last pass.", c->n.pass_usec_last);
 	add(g, &n, "muster_pass_max_seconds", NULL, NULL, METRICS_GAUGE, "Longest pass.", c->n.pass_usec_max);
 	add(g, &n, "muster_pass_steps_total", NULL, NULL, METRICS_COUNTER, "Counted steps of all passes.", c->n.pass_steps);
+	add(g, &n, "muster_pass_slices_total", NULL, NULL, METRICS_COUNTER, "Slices that passes took.", c->n.pass_slices);
+	add(g, &n, "muster_pass_seconds_total", NULL, NULL, METRICS_COUNTER, "Time of all passes.", c->n.pass_usec);
+	add(g, &n, "muster_pass_steps", NULL, NULL, METRICS_GAUGE, "Counted steps of the last pass that said something.", c->n.pass_steps_last);
+	add(g, &n, "muster_pass_steps_max", NULL, NULL, METRICS_GAUGE, "Counted steps of the longest pass.", c->n.pass_steps_max);
+	add(g, &n, "muster_pass_queue_depth", NULL, NULL, METRICS_GAUGE, "Jobs that waited at the last pass.", c->n.pass_depth);
+	add(g, &n, "muster_pass_backfill_depth", NULL, NULL, METRICS_GAUGE, "Jobs that had a planned start then.", c->n.pass_planned);
 	add(g, &n, "muster_starts_total", NULL, NULL, METRICS_COUNTER, "Job starts decided here.", c->n.starts);
 	add(g, &n, "muster_requests_waiting", NULL, NULL, METRICS_GAUGE, "Requests and polls held open.", atomic_load(&c->requests));
 	add(g, &n, "muster_disk_low", NULL, NULL, METRICS_GAUGE, "1 while submissions are refused for want of room.", c->disk_low);
