@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "log/ctld/setup.h"
+#include "log/ctld/sim.h"
 #include "log/diag.h"
 #include "proto/conf.h"
 #include "proto/units.h"
@@ -16,6 +17,8 @@
 static const char USAGE[] =
 	"Usage: muster-history VERB [DIR] [OPTIONS...]\n"
 	"  replay [DIR]              fold the archive and print the position, digest and chain it reaches\n"
+	"  audit replay [DIR]        decide every recorded pass again and compare, byte for byte\n"
+	"  sim ...                   run the scheduler in virtual time over a workload: sim --help\n"
 	"  log verify [DIR]          recompute the hash chain; names the first position that is wrong\n"
 	"  log dump [DIR]            print every entry, a line for each part\n"
 	"  log tail [DIR]            print the last entries\n"
@@ -83,6 +86,34 @@ static int replay(const struct args *a)
 		printf("pos %llu digest %s chain %s\nfolded %llu events of positions %llu to %llu, %llu void; compared %llu recorded digests\n",
 		       (unsigned long long)r.last, digest, chain, (unsigned long long)r.events, (unsigned long long)r.first,
 		       (unsigned long long)r.last, (unsigned long long)r.voided, (unsigned long long)r.digests_checked);
+	return 0;
+}
+
+static int audit(const struct args *a)
+{
+	struct mu_buf difference = {0};
+	struct hist_audit r = {0};
+	struct mu_err err = {0};
+	struct view *v = NULL;
+	uint64_t bad = 0;
+	int code = open_view(a, &v, &err);
+
+	if (!code)
+		code = hist_audit(v, a->from, a->to, &r, &bad, &difference, &err);
+	view_close(v);
+	if (code && bad)
+		fprintf(stderr, "muster: error: position %llu: %s\n%s", (unsigned long long)bad, err.text, difference.data ? (const char *)difference.data : "");
+	else if (code)
+		(void)die(&err);
+	mu_buf_free(&difference);
+	if (code)
+		return 1;
+	if (a->json)
+		printf("{\"decided\":%llu,\"equal\":%llu,\"unchecked\":%llu,\"starts\":%llu,\"planner\":%u}\n", (unsigned long long)r.passes,
+		       (unsigned long long)r.equal, (unsigned long long)r.unchecked, (unsigned long long)r.starts, r.planner);
+	else
+		printf("decided again: %llu slices with %llu starts, all equal; %llu not checked (this is planner version %u)\n",
+		       (unsigned long long)r.passes, (unsigned long long)r.starts, (unsigned long long)r.unchecked, r.planner);
 	return 0;
 }
 
@@ -251,13 +282,15 @@ int main(int argc, char **argv)
 	int code;
 
 	(void)diag_open("muster", NULL, DIAG_ERROR, 1);
+	if (argc > 1 && !strcmp(argv[1], "sim"))
+		return sim_main(argc - 1, argv + 1);
 	options(&a, argc, argv);
 	if (optind >= argc) {
 		fputs(USAGE, stderr);
 		return 1;
 	}
 	verb = argv[optind++];
-	if ((!strcmp(verb, "log") || !strcmp(verb, "controller")) && optind < argc)
+	if ((!strcmp(verb, "log") || !strcmp(verb, "controller") || !strcmp(verb, "audit")) && optind < argc)
 		word = argv[optind++];
 	if (optind < argc)
 		a.dir = argv[optind++];
@@ -270,6 +303,8 @@ int main(int argc, char **argv)
 		return code;
 	if (!strcmp(verb, "replay"))
 		code = replay(&a);
+	else if (!strcmp(verb, "audit") && !strcmp(word, "replay"))
+		code = audit(&a);
 	else if (!strcmp(word, "verify"))
 		code = verify(&a);
 	else if (!strcmp(word, "dump") || !strcmp(word, "tail"))
@@ -277,7 +312,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(word, "recover"))
 		code = recover(&a, conf);
 	else {
-		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, log verify, log dump, log tail and controller recover are\n", verb,
+		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
 			*word ? " " : "", word);
 		code = 1;
 	}

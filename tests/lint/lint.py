@@ -259,6 +259,7 @@ ARCHIVES = {
     "mu_pb": ([], ["protobuf_c_"]),
     "mu_proto": (["mu_base", "mu_pb"], ["protobuf_c_"]),
     "mu_sched": (["mu_base", "mu_pb", "mu_proto"], ["protobuf_c_"]),
+    "mu_sim": (["mu_base", "mu_pb", "mu_proto", "mu_sched"], ["protobuf_c_"]),
     "mu_wire": (["mu_base", "mu_envelope"], ["crypto_", "sodium_", "randombytes_", "munge_", "protobuf_c_"]),
     "mu_wire_server": (["mu_base", "mu_wire"], []),
     "mu_loop": (["mu_base", "mu_wire"], ["uv_"]),
