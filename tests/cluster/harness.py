@@ -245,8 +245,13 @@ class Cluster:
         words = done.out.replace("=", " ").split()
         return int(words[words.index("pos") + 1]), words[words.index("digest") + 1]
 
+    def audit(self, name):
+        """Every recorded pass of a controller's archive, decided again, comes out the same."""
+        return self.run("muster-history", "audit", "replay", os.path.join(self.dir, "state", name), timeout=300).ok()
+
     def check_history(self, *names):
-        """Digests agree and replaying the whole archive, of one controller or of each of NAMES, reaches them."""
+        """Digests agree, replaying the whole archive, of one controller or of each of NAMES, reaches them, and its passes
+        come out the same again."""
         for name in names or self.up_controllers()[:1]:
             self.check_archive(name)
 
@@ -257,6 +262,7 @@ class Cluster:
             replayed = self.replay(name)
             if replayed[0] == pos:
                 equal(replayed[1], digest, "digest of the replay of %s's archive at position %d" % (name, pos))
+                self.audit(name)
                 return
             time.sleep(0.3)
         raise Failed("the log does not come to rest: the replay of %s reached %d, controllers %d" % (name, replayed[0], pos))
