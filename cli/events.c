@@ -257,7 +257,8 @@ int muster_events(struct cli *c, size_t count, char **words)
 	v.node = node;
 	v.json = json != NULL;
 	v.follow = follow != NULL;
-	v.job = job ? (uint32_t)strtoul(job, NULL, 10) : 0;
+	if (job && life_id(c, job, &v.job))
+		return 1;
 	v.to = to ? strtoull(to + (*to == '@'), NULL, 10) : 0;
 	v.bounded = limit != NULL;
 	v.left = limit ? strtoull(limit, NULL, 10) : 0;
@@ -361,13 +362,12 @@ int muster_wait(struct cli *c, size_t count, char **words)
 	const char *state = NULL, *limit = NULL;
 	const struct muster_word list[] = {{"state", MUSTER_VALUE, &state},
 					   {"timeout", MUSTER_VALUE, &limit}};
-	struct cli_job_id id;
-	uint32_t number = JOB_COMPLETED;
+	uint32_t id, number = JOB_COMPLETED;
 	int left = muster_words(c, count, words, list, sizeof list / sizeof *list);
 
 	if (left < 0)
 		return 1;
-	if (left != 1 || cli_job_id_parse(&c->arena, words[0], &id, NULL)) {
+	if (left != 1) {
 		cli_error(c, "usage: muster wait JOB [--state STATE] [--timeout SECONDS]");
 		return 1;
 	}
@@ -376,5 +376,5 @@ int muster_wait(struct cli *c, size_t count, char **words)
 		return 1;
 	}
 	int64_t until = limit ? cli_now_usec() + strtoll(limit, NULL, 10) * 1000000 : 0;
-	return wait_for(c, id.job, number, until);
+	return life_id(c, words[0], &id) ? 1 : wait_for(c, id, number, until);
 }

@@ -2,9 +2,11 @@
 #include "cli/life.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/dump.h"
+#include "cli/filter.h"
 #include "cli/muster.h"
 #include "cli/scontrol.h"
 #include "proto/event.pb-c.h"
@@ -30,6 +32,46 @@ void life_cause(const Mu__Moment *m, struct mu_buf *out)
 	if (m->host && m->event != MU__EVENT__KIND_DECIDED)
 		mu_buf_printf(out, " from %s", m->host);
 	mu_buf_printf(out, ", @%" PRIu64, m->pos);
+}
+
+int life_task(struct cli *c, const struct cli_job_id *id, uint32_t *ret)
+{
+	Mu__Query query = MU__QUERY__INIT;
+	struct mu_err err = {0};
+	void **rows;
+	size_t n = 0;
+	char *end = NULL;
+	unsigned long task = id->has_task && id->tasks ? strtoul(id->tasks, &end, 10) : 0;
+
+	*ret = id->job;
+	if (!id->has_task)
+		return 0;
+	query.has_what = 1;
+	query.what = MU__WHAT__WHAT_ACCT;
+	cli_filter_job(c, &query, id->job);
+	if (end && !*end && cli_query_all(c, &query, &mu__hist_row__descriptor, &rows, &n, &err) == 0)
+		for (size_t i = 0; i < n; i++) {
+			const Mu__JobRow *j = ((Mu__HistRow *)rows[i])->job;
+			if (j && j->has_array_task && j->array_job == id->job && j->array_task == task) {
+				*ret = j->id;
+				return 0;
+			}
+		}
+	cli_error(
+	    c, "Task %s of array %u is not known by itself, as long as it waits with others; name the array",
+	    id->tasks ? id->tasks : "?", id->job);
+	return 1;
+}
+
+int life_id(struct cli *c, const char *word, uint32_t *ret)
+{
+	struct cli_job_id id;
+
+	if (cli_job_id_parse(&c->arena, word, &id, NULL)) {
+		cli_error(c, "Invalid job id specified: %s", word);
+		return 1;
+	}
+	return life_task(c, &id, ret);
 }
 
 static int ask(struct cli *c, Mu__Query *query, void ***ret, size_t *ret_count)

@@ -5,6 +5,7 @@
 
 #include "cli/column.h"
 #include "cli/filter.h"
+#include "cli/life.h"
 #include "cli/option.h"
 #include "proto/states.h"
 
@@ -83,7 +84,7 @@ int cli_seff(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
 	Mu__Query ask = MU__QUERY__INIT;
-	struct cli_job_id id;
+	uint32_t id;
 	struct mu_err err = {0};
 	void **rows;
 	size_t n;
@@ -91,13 +92,15 @@ int cli_seff(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
-	if (args.word_count != 1 || cli_job_id_parse(&c->arena, args.words[0], &id, NULL)) {
+	if (args.word_count != 1) {
 		cli_error(c, "Usage: seff JOBID");
 		return 1;
 	}
+	if (life_id(c, args.words[0], &id))
+		return 1;
 	ask.has_what = 1;
 	ask.what = MU__WHAT__WHAT_ACCT;
-	cli_filter_job(c, &ask, id.job);
+	cli_filter_job(c, &ask, id);
 	if (cli_query_all(c, &ask, &mu__hist_row__descriptor, &rows, &n, &err) || !n) {
 		cli_error(c, "%s", err.code && err.code != MU_EJOBID ? err.text : "Job not found.");
 		return 1;

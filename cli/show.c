@@ -402,6 +402,7 @@ static int load_error(const struct scontrol *s, const char *what, const struct m
 
 static int jobs_history(struct scontrol *s, const struct cli_job_id *id, size_t ids)
 {
+	uint32_t job;
 	int rc = 0;
 
 	if (!ids) {
@@ -409,7 +410,7 @@ static int jobs_history(struct scontrol *s, const struct cli_job_id *id, size_t 
 		return 1;
 	}
 	for (size_t i = 0; i < ids; i++)
-		rc |= life_job(s->cli, id[i].job, s->json, stdout);
+		rc |= life_task(s->cli, &id[i], &job) ? 1 : life_job(s->cli, job, s->json, stdout);
 	return rc;
 }
 

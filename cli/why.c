@@ -173,18 +173,6 @@ static void print_help(struct cli *c, const Mu__WhyRow *why)
 
 /* ---- the command ---- */
 
-static int read_job(struct cli *c, const char *word, uint32_t *ret)
-{
-	struct cli_job_id id;
-
-	if (cli_job_id_parse(&c->arena, word, &id, NULL)) {
-		cli_error(c, "Invalid job id specified: %s", word);
-		return 1;
-	}
-	*ret = id.job;
-	return 0;
-}
-
 static int read_by(struct cli *c, const char *text, Mu__Query *ask)
 {
 	struct mu_err err = {0};
@@ -221,7 +209,7 @@ int muster_why(struct cli *c, size_t count, char **words)
 		    "usage: muster why JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]");
 		return 1;
 	}
-	if (read_job(c, words[0], &id) || (before && read_job(c, before, &other)) ||
+	if (life_id(c, words[0], &id) || (before && life_id(c, before, &other)) ||
 	    (help && read_by(c, help, &ask)))
 		return 1;
 	if (at && cli_set_at(c, at, &err)) {

@@ -315,7 +315,8 @@ static int fits(const struct face *e, uint32_t job, const char *node, uint32_t u
 		return (job && names_number(e->body, 1, job)) || (node && names_text(e->body, 3, node)) ? 2
 													: 1;
 	case 70:
-		return decided_names(e->body, job, node) ? 2 : 0;
+		/* A task of an array gets its row as it starts: the decision names the row in which it waited. */
+		return decided_names(e->body, job, node) ? 2 : job && first;
 	default:
 		return 1;
 	}

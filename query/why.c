@@ -16,7 +16,8 @@ struct why {
 	Mu__WhyRow row;
 	Mu__Moment **life;
 	size_t count;
-	bool waits; /* at the answer's moment */
+	bool waits;	/* at the answer's moment */
+	uint32_t array; /* the row in which a task of an array waited with others; 0: none */
 };
 
 /* ---- the State of a moment ---- */
@@ -38,6 +39,9 @@ static int at_state(struct why *w, uint64_t pos, with_state fn, void *arg)
 static int explain(struct why *w, const struct sch_state *st, void *arg)
 {
 	int code = sch_explain_wait(st, w->id, w->a->arena, arg);
+
+	if (code == MU_ENOENT && w->array)
+		code = sch_explain_wait(st, w->array, w->a->arena, arg);
 
 	return code == MU_ENOENT ? 0 : code;
 }
@@ -147,7 +151,8 @@ static int causes(struct why *w)
 
 	for (size_t i = 0; i < w->row.n_span && code == 0; i++) {
 		Mu__Moment *by = w->row.span[i]->by;
-		code = answer_cause(w->a, by, w->id, NULL, by == w->life[0]);
+		code = answer_cause(w->a, by, w->array && by->pos < w->row.job->start_pos ? w->array : w->id,
+				    NULL, by == w->life[0]);
 	}
 	return code;
 }
@@ -277,6 +282,31 @@ static int help_pos(struct why *w, uint64_t *ret)
 	return 0;
 }
 
+/* A task of an array waits in one row with the others until it starts: that row's life comes before its own.
+ */
+static int array_life(struct why *w)
+{
+	Mu__Moment **others, **all;
+	size_t count = 0, n = 0;
+	uint32_t array = w->row.job->array_job;
+
+	if (!array || array == w->id || !w->count)
+		return 0;
+	int code = answer_life(w->a, array, NULL, 0, LIFE_MAX, &others, &count);
+	if (code || !count)
+		return code;
+	all = mu_arena_alloc(w->a->arena, (count + w->count) * sizeof *all);
+	while (n < count && others[n]->pos < w->life[0]->pos) {
+		all[n] = others[n];
+		n++;
+	}
+	memcpy(all + n, w->life, w->count * sizeof *all);
+	w->life = all;
+	w->count += n;
+	w->array = array;
+	return 0;
+}
+
 static int say_help(struct why *w)
 {
 	uint64_t pos = 0;
@@ -311,6 +341,8 @@ int answer_why(struct answer *a)
 	code = need_job(a, w.id, &w.row.job);
 	if (code == 0)
 		code = answer_life(a, w.id, NULL, 0, LIFE_MAX, &w.life, &w.count);
+	if (code == 0)
+		code = array_life(&w);
 	if (code == 0)
 		make_spans(&w);
 	past_put(a); /* what the answer's own moment tells is read */
