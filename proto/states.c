@@ -85,6 +85,33 @@ const char *mu_end_cause_word(uint32_t cause)
 	return "?";
 }
 
+const char *mu_resv_flag_word(unsigned bit)
+{
+	switch (bit) {
+#define MU_RESV_FLAG(name, bit, word) \
+	case bit:                     \
+		return word;
+#include "proto/states.def"
+#undef MU_RESV_FLAG
+	}
+	return NULL;
+}
+
+uint64_t mu_resv_flag_parse(const char *word, size_t len)
+{
+	uint64_t found = 0;
+	for (unsigned bit = 0; bit < 64 && len >= 3; bit++) {
+		const char *name = mu_resv_flag_word(bit);
+		if (!name || strncasecmp(name, word, len) != 0)
+			continue;
+		if (!name[len])
+			return UINT64_C(1) << bit;
+		if (!found)
+			found = UINT64_C(1) << bit;
+	}
+	return found;
+}
+
 /* The base as it shows: what is allocated decides between idle, mixed and allocated. */
 static uint32_t shown_base(uint32_t base, uint32_t cpus_alloc, uint32_t cpus_total)
 {

@@ -3,6 +3,7 @@
 #define PROTO_STATES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum mu_job_state {
@@ -25,6 +26,9 @@ enum mu_node_flag {
 #include "proto/states.def"
 #undef MU_NODE_FLAG
 };
+#define MU_RESV_FLAG(name, bit, word) static const uint64_t RESV_FLAG_##name = UINT64_C(1) << (bit);
+#include "proto/states.def"
+#undef MU_RESV_FLAG
 enum mu_end_cause {
 #define MU_END_CAUSE(name, number, word) END_##name = (number),
 #include "proto/states.def"
@@ -41,6 +45,8 @@ bool mu_job_state_ended(uint32_t state);
 int mu_job_state_parse(const char *word, uint32_t *ret_state); /* either form, case-blind; 0 or MU_EINVAL */
 const char *mu_job_reason_word(uint32_t reason);
 const char *mu_end_cause_word(uint32_t cause);
+uint64_t mu_resv_flag_parse(const char *word, size_t len); /* its bit, also of a word cut short; 0: unknown */
+const char *mu_resv_flag_word(unsigned bit); /* NULL: no row */
 /* "idle", "mix*", "drain", "drng", "down*", "comp": compact (or long) word as sinfo prints it, from base, flags and what is
  * allocated. OUT has at least 64 bytes. */
 void mu_node_state_print(uint32_t base, uint32_t flags, uint32_t cpus_alloc, uint32_t cpus_total, bool compact, char *out);

@@ -221,6 +221,9 @@ static struct sch_job *twin(struct sch_state *st, const struct sch_job *j)
 	sch__str_ref(k->qos);
 	sch__str_ref(k->reason_detail);
 	sch__str_ref(k->part_qos);
+	sch__str_ref(k->resv_want);
+	sch__str_ref(k->resv);
+	sch__str_ref(k->licenses);
 	k->plan_nodes = NULL;
 	k->plan_tasks = NULL;
 	k->plan_task_count = 0;

@@ -66,6 +66,9 @@
 /* Jobs that one JobSignal, JobHold or JobRequeue may name: 4 bytes each, well inside an entry. */
 #define SCH_JOBS_PER_EVENT 10000u
 
+/* Kinds of licences that one job or reservation may ask for. */
+#define SCH_LICS_PER_JOB 64u
+
 #define SCH_USEC INT64_C(1000000)
 
 #endif

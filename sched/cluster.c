@@ -37,13 +37,13 @@ void sch__rank_all(struct sch_state *st)
 	}
 	for (uint32_t i = 0; i < st->part_count; i++)
 		sch__part_derive(st, st->part[i]);
+	sch__resvs_derive(st);
 	sch__wake(st);
 }
 
 void sch__node_index(struct sch_state *st, struct sch_node *n)
 {
-	const uint32_t bad = NODE_FLAG_DRAIN | NODE_FLAG_FAIL | NODE_FLAG_NO_RESPOND | NODE_FLAG_MAINT |
-			     NODE_FLAG_REBOOT | NODE_FLAG_INVALID_REG;
+	const uint32_t bad = NODE_FLAG_DRAIN | NODE_FLAG_FAIL | NODE_FLAG_NO_RESPOND | NODE_FLAG_REBOOT | NODE_FLAG_INVALID_REG;
 	bool was = n->usable;
 	n->usable = n->row->base_state == NODE_IDLE && !(n->row->flags & bad) && n->row->cpus > 0;
 	if (n->usable)
@@ -243,6 +243,7 @@ void sch__config_derive(struct sch_state *st)
 {
 	const Mu__Config *c = sch__conf(st);
 	scheduler_derive(&st->config, c);
+	sch__lic_config(st);
 	st->config.by_socket = contains(c->select_type_parameters, "CR_SOCKET");
 	st->config.by_core = !st->config.by_socket && !contains(c->select_type_parameters, "CR_CPU");
 	st->config.lln = contains(c->select_type_parameters, "CR_LLN");

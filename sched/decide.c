@@ -75,6 +75,8 @@ struct pass {
 	struct mu_bits arrays;	/* nodes for which more tasks of an array wait than have a plan */
 	struct sch_extra extra; /* what this slice has started, as limits count it */
 	struct sch_pick *pick;
+	bool veiled;
+	const struct sch_resv *in; /* the reservation that the job being visited would run in */
 	/* Backfill: */
 	struct sch_line *line; /* NULL until a plan stands or is needed */
 	struct list begun;
@@ -236,18 +238,6 @@ static void set_reason(struct pass *p, const struct lane *l, struct sch_job *j, 
 	add(p, &p->reason, r, 10 + (detail ? strlen(detail) : 0));
 }
 
-static char *fold_picks(struct pass *p, uint32_t count)
-{
-	struct mu_buf buf = {0};
-	const char **names = mu_arena_alloc(p->arena, (count + 1) * sizeof(names[0]));
-	for (uint32_t i = 0; i < count; i++)
-		names[i] = p->pick[i].node->row->name;
-	mu_hostlist_fold_sorted(names, count, &buf);
-	char *text = mu_arena_strdup(p->arena, buf.data ? (const char *)buf.data : "");
-	mu_buf_free(&buf);
-	return text;
-}
-
 static void and_bits(struct mu_bits *dst, const struct mu_bits *src)
 {
 	for (uint32_t i = 0; i < dst->words; i++)
@@ -271,33 +261,7 @@ static struct sch_line *line_of(struct pass *p)
 
 static void say_plan(struct pass *p, const struct sch_job *j, int64_t start, uint32_t count)
 {
-	Mu__PlanSet *s = mu_arena_alloc(p->arena, sizeof(*s));
-	mu__plan_set__init(s);
-	SCH_SET(s, job, j->id);
-	SCH_SET(s, start_usec, start);
-	if (count) { /* Tasks in the order of the folded list. */
-		char **names;
-		size_t n = 0;
-		const struct sch_pick **at =
-		    mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(at[0]));
-		bool same = true, same_gpus = true;
-		s->nodes = fold_picks(p, count);
-		for (uint32_t i = 0; i < count; i++)
-			at[p->pick[i].node->rank] = &p->pick[i];
-		int rc = mu_hostlist_expand(s->nodes, SCH_NODES_MAX, p->arena, &names, &n, NULL);
-		assert(rc == 0 && n == count);
-		s->tasks = mu_arena_alloc(p->arena, count * sizeof(s->tasks[0]));
-		s->gpus = mu_arena_alloc(p->arena, count * sizeof(s->gpus[0]));
-		for (uint32_t i = 0; i < count; i++) {
-			const struct sch_pick *pick = at[sch__node(p->st, names[i])->rank];
-			s->tasks[i] = pick->tasks;
-			s->gpus[i] = pick->gpus;
-			same = same && s->tasks[i] == s->tasks[0];
-			same_gpus = same_gpus && s->gpus[i] == s->gpus[0];
-		}
-		s->n_tasks = same ? 1 : count;
-		s->n_gpus = !j->shape->job_gpus ? 0 : same_gpus ? 1 : count;
-	}
+	Mu__PlanSet *s = sch__fold_plan(p->st, j, start, p->pick, count, p->arena);
 	add(p, &p->plan, s, 20 + 2 * (s->n_tasks + s->n_gpus) + (s->nodes ? strlen(s->nodes) : 0));
 }
 
@@ -315,6 +279,8 @@ static void look_as(struct pass *p, const struct sch_job *j)
 	p->line->me = j;
 	p->line->above_only = j->reason == REASON_None && !plan_of(p, j);
 	p->line->no_spans = false;
+	p->line->in = p->in;
+	p->line->licenses = sch__text(j->licenses);
 }
 
 /* True when J's plan can still be kept to the moment. */
@@ -327,7 +293,7 @@ static bool plan_stands(struct pass *p, const struct attempt *a, const struct sc
 		from = now + 1;
 	if (until <= from)
 		until = from + 1;
-	bool ok = count > 0;
+	bool ok = count > 0 && sch__line_licences(p->line, from, until);
 	for (uint32_t i = 0; i < count && ok; i++) {
 		struct sch_node *n = p->pick[i].node;
 		struct sch_pick fit = sch__fit(&a->need, n, sch__line_room(p->line, n, from, until));
@@ -385,7 +351,7 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
 	 * nobody is newly promised what the next tasks of an array before it will want. */
 	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
-	if (j->tasks && !c->bf_max_array)
+	if ((j->tasks && !c->bf_max_array) || (p->in && p->in->part_count))
 		full = true;
 	if (full || (!planned && (behind || over_share(p, j, a->part)))) {
 		drop_plan(p, j);
@@ -395,6 +361,8 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	look_as(p, j);
 	mu_bits_copy(&nodes, &a->nodes);
 	and_bits(&nodes, &p->st->usable);
+	if (p->in && !sch__resv_flag(p->in, RESV_FLAG_FLEX))
+		and_bits(&nodes, &p->in->nodes);
 	bool first = p->reserved == 0, stands = planned && plan_stands(p, a, j, length, &count);
 	int64_t before = stands ? j->plan_start_usec : INT64_MAX;
 	if (stands) {
@@ -452,9 +420,8 @@ static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNo
 	b->node = n;
 	b->row = row;
 	b->exclusive = a->need.exclusive;
-	int64_t now = p->st->cluster->now_usec;
-	b->until_usec =
-	    (plan_of(p, j) ? sch__counted_from(j, now) : now) + sch__span(sch__job_limit_in(j, a->part));
+	int64_t now = p->st->cluster->now_usec, from = plan_of(p, j) ? sch__counted_from(j, now) : now;
+	b->until_usec = from + sch__resv_length(p->st, p->in, from, sch__span(sch__job_limit_in(j, a->part)));
 	add(p, &p->begun, b, 0);
 	if (p->line)
 		sch__line_ends(p->line, n, row, b->exclusive, b->until_usec);
@@ -469,6 +436,7 @@ static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	SCH_SET(s, job, j->id);
 	SCH_SET(s, attempt, j->attempt + 1);
 	s->partition = l->part->row->conf->name;
+	s->reservation = p->in ? p->in->row->name : NULL;
 	s->alloc = mu_arena_alloc(p->arena, (count + 1) * sizeof(s->alloc[0]));
 	s->n_alloc = count;
 	for (uint32_t i = 0; i < count; i++)
@@ -495,6 +463,9 @@ static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	take_task(p, j, s);
 	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
 	p->given_up += planned;
+	if (p->line)
+		sch__line_lic(p->line, j, p->st->cluster->now_usec,
+			      p->st->cluster->now_usec + sch__span(sch__job_limit_in(j, a->part)), false);
 	if (planned && p->line) {
 		count = sch__plan_picks(p->st, j, p->arena, p->pick);
 		sch__line_unplan(p->line, j, p->pick, count);
@@ -504,22 +475,6 @@ static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 }
 
 /* ---- one visit ---- */
-
-static const char *unavailable(struct pass *p, const struct attempt *a)
-{
-	struct mu_buf buf = {0};
-	const char **names = mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(names[0]));
-	size_t count = 0;
-	const struct mu_bits *look = mu_bits_next(&a->required, 0) != UINT32_MAX ? &a->required : &a->nodes;
-	for (uint32_t r = mu_bits_next(look, 0); r != UINT32_MAX; r = mu_bits_next(look, r + 1))
-		if (!p->st->by_rank[r]->usable)
-			names[count++] = p->st->by_rank[r]->row->name;
-	mu_hostlist_fold_sorted(names, count, &buf);
-	const char *text =
-	    mu_arena_printf(p->arena, "UnavailableNodes:%.2000s", buf.data ? (const char *)buf.data : "");
-	mu_buf_free(&buf);
-	return text;
-}
 
 /* Why the shape cannot run in the partition as things are, whatever is free. */
 static void judge(struct pass *p, struct attempt *a)
@@ -541,7 +496,7 @@ static void judge(struct pass *p, struct attempt *a)
 	and_bits(&up, &st->usable);
 	if (sch__feasible(st, &a->need, a->part, &up, &a->required)) {
 		a->reason = REASON_ReqNodeNotAvail;
-		a->detail = unavailable(p, a);
+		a->detail = sch__fold_unavailable(p->st, &a->nodes, &a->required, p->arena);
 	}
 	mu_bits_free(&up);
 }
@@ -563,20 +518,6 @@ static struct attempt *attempt_of(struct pass *p, const struct sch_shape *shape,
 	return a;
 }
 
-static uint32_t limit_reason(const struct sch_job *j, const struct sch_part *part)
-{
-	const Mu__PartitionConf *c = part->row->conf;
-	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = sch__job_limit_in(j, part);
-	if (j->who->uid == 0)
-		return REASON_None;
-	if (max >= 0 && (limit < 0 || limit > max))
-		return REASON_PartitionTimeLimit;
-	if ((c->has_max_nodes && j->nodes_min > c->max_nodes) ||
-	    (j->nodes_max && j->nodes_max < c->min_nodes))
-		return REASON_PartitionNodeLimit;
-	return REASON_None;
-}
-
 /* What accounts and QOS say, before nodes are looked for. */
 static uint32_t account_reason(const struct pass *p, const struct lane *l, const struct sch_job *j)
 {
@@ -587,23 +528,15 @@ static uint32_t account_reason(const struct pass *p, const struct lane *l, const
 	return sch__limit_start(p->st, j, l->part, &d, j->time_limit_sec, &p->extra);
 }
 
-static bool must_wait_for_fence(const struct pass *p, const struct sch_job *j)
-{
-	if (!sch__conf(p->st)->requeue_needs_fence || !j->run)
-		return false;
-	bool open = j->run->left_count > 0;
-	for (uint32_t i = 0; i < j->run->alloc_count; i++)
-		open = open || !j->run->alloc[i].released;
-	return open;
-}
-
 /* Nodes that a job needs by name are all that it keeps from others; otherwise it stops its partition. */
 static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j)
 {
 	bool named = mu_bits_next(&a->required, 0) != UINT32_MAX;
 	bool behind = mu_bits_intersects(named ? &a->required : &a->nodes, &p->kept);
 	bool by_name = j->shape->required && mu_bits_count(&a->required) >= j->shape->nodes_min;
-	const struct mu_bits *keep = by_name ? &a->required : &l->part->nodes;
+	if (p->in && !sch__resv_flag(p->in, RESV_FLAG_FLEX))
+		by_name = true; /* In a reservation it keeps that one's nodes. */
+	const struct mu_bits *keep = !by_name ? &l->part->nodes : named ? &a->required : &p->in->nodes;
 	behind = behind || l->blocked;
 	set_reason(p, l, j, behind ? REASON_Priority : REASON_Resources, NULL);
 	if (sch__first_part(p->st, j) == l->part && (!behind || p->st->config.backfill))
@@ -626,11 +559,14 @@ static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 {
 	int64_t now = p->st->cluster->now_usec, length = sch__length(sch__job_limit_in(j, a->part));
+	if (p->in)
+		length = sch__resv_length(p->st, p->in, now, length);
 	int64_t until = now + length;
 	bool newcomer = j->reason == REASON_None && p->last && !sch__behind(p->st, j, p->last);
 	int64_t planned = plan_of(p, j);
-	bool plain = !planned && !newcomer; /* Sees every plan. */
-	if (planned && planned <= now)	    /* It may have its promised place, come what may behind. */
+	/* Sees every plan, and what reservations keep is the same for all of its kind. */
+	bool plain = !planned && !newcomer && !p->st->resvs.count && !j->licenses;
+	if (planned && planned <= now) /* It may have its promised place, come what may behind. */
 		until = planned + length > now ? planned + length : now + 1;
 	if (a->failed || (plain && a->failed_usec && length >= a->failed_usec && a->failed_moves == p->moves))
 		return 0;
@@ -639,6 +575,8 @@ static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 	mu_bits_copy(&candidates, &a->nodes);
 	and_bits(&candidates, &p->avail);
 	p->steps += candidates.words / 16;
+	bool masked =
+	    p->st->resvs.count && (sch__resv_mask(p->st, p->in, now, until, &candidates) || p->veiled);
 	if (p->line && p->line->span_count && p->st->config.backfill) {
 		look_as(p, j);
 		count = sch__line_choose(p->line, &a->need, &candidates, &a->required, now, until, p->pick);
@@ -647,9 +585,9 @@ static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 			a->failed_moves = p->moves;
 		}
 	} else {
-		count = sch__choose(&a->need, &p->overlay, &candidates, &a->required, &a->hint, &p->steps,
-				    p->pick);
-		a->failed = !count;
+		count = sch__choose(&a->need, &p->overlay, &candidates, &a->required,
+				    masked ? NULL : &a->hint, &p->steps, p->pick);
+		a->failed = !count && !masked;
 	}
 	mu_bits_free(&candidates);
 	return count;
@@ -661,9 +599,72 @@ static void drop_own_plan(struct pass *p, const struct lane *l, const struct sch
 		drop_plan(p, j);
 }
 
+/* ---- reservations and licences ---- */
+
+/* Starts J in IN (NULL: in none) if it can now; else *why may say what is in the way beside room. */
+static bool try_in(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j,
+		   const struct sch_resv *in, uint32_t *why, bool *ret_started)
+{
+	struct sch_veil veil = {0};
+	int64_t now = p->st->cluster->now_usec, length = sch__length(sch__job_limit_in(j, a->part));
+	uint32_t reason = sch__resv_reason(p->st, j, in, now, length), count = 0;
+	p->in = in;
+	length = sch__resv_length(p->st, in, now, length);
+	if (!reason && j->licenses) {
+		line_of(p);
+		look_as(p, j);
+		reason = sch__line_licences(p->line, now, now + length) ? REASON_None : REASON_Licenses;
+	}
+	if (!reason) {
+		sch__veil_on(&veil, &p->overlay, p->arena, in, now, now + length);
+		p->veiled = sch__resv_parts(p->st);
+		if (p->line)
+			p->line->veiled = p->veiled;
+		count = choose_now(p, a, j);
+		*ret_started = count && start(p, l, a, j, count);
+		sch__veil_off(&veil);
+		p->veiled = false;
+		if (p->line)
+			p->line->veiled = false;
+	}
+	*why = *why ? *why : reason;
+	return count > 0;
+}
+
+/* True when the job, or a task of it, starts. */
+static bool visit_reserved(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j)
+{
+	const struct sch_resv **choice =
+	    mu_arena_alloc(p->arena, (p->st->resvs.count + 1) * sizeof(const struct sch_resv *));
+	uint32_t n = sch__resv_choices(p->st, j, choice), why = n ? REASON_None : REASON_Reservation;
+	bool first = sch__first_part(p->st, j) == l->part, started = false;
+	p->steps += p->st->resvs.count;
+	for (uint32_t i = 0; i < n; i++)
+		if (try_in(p, l, a, j, choice[i], &why, &started))
+			return started;
+	const char *kept = NULL;
+	if (!why)
+		kept = sch__resv_kept(p->st, &a->need, a->part, &a->nodes, &a->required, p->in,
+				      sch__length(sch__job_limit_in(j, a->part)));
+	if (kept || why) {
+		set_reason(p, l, j,
+			   why	   ? why
+			   : p->in ? REASON_Reservation
+				   : REASON_ReqNodeNotAvail,
+			   p->in ? NULL : kept);
+		if (first && (why == REASON_Licenses || (kept && !p->in)))
+			reserve(p, a, j);
+		else
+			drop_own_plan(p, l, j);
+		return false;
+	}
+	block(p, l, a, j);
+	return false;
+}
+
 static uint32_t never_now(struct pass *p, const struct lane *l, const struct sch_job *j)
 {
-	uint32_t reason = must_wait_for_fence(p, j) ? REASON_Cleaning : limit_reason(j, l->part);
+	uint32_t reason = sch__waits_for_fence(p->st, j) ? REASON_Cleaning : sch__part_reason(j, l->part);
 	if (!reason && !array_room(p, j))
 		reason = REASON_JobArrayTaskLimit;
 	return reason ? reason : account_reason(p, l, j);
@@ -690,6 +691,9 @@ static bool try(struct pass *p, struct lane *l, struct sch_job *j)
 		drop_own_plan(p, l, j);
 		return false;
 	}
+	p->in = NULL;
+	if (p->st->resvs.count || j->licenses)
+		return visit_reserved(p, l, a, j);
 	uint32_t count = choose_now(p, a, j);
 	if (count)
 		return start(p, l, a, j, count);

@@ -165,6 +165,8 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	j->start_usec = 0;
 	j->start_pos = 0;
 	j->ntasks = j->shape->ntasks;
+	sch__str_set(st, &j->resv, NULL);
+	j->resv_end_usec = 0;
 	sch__plan_clear(st, j);
 	sch__str_set(st, &j->partition, j->shape->part[0]->text);
 	if (j->run)
@@ -237,8 +239,8 @@ static int64_t limit_at_start(const struct sch_ev *ev, const struct sch_job *j, 
 }
 
 /* Everything has been checked: ALLOC (taken over) fits, the job waits, P is one of its partitions. */
-void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, struct sch_alloc *alloc,
-		    uint32_t count, bool exclusive)
+void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
+		    struct sch_alloc *alloc, uint32_t count, bool exclusive)
 {
 	struct sch_state *st = ev->st;
 	sch__queue_out(st, j);
@@ -257,6 +259,8 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	j->start_pos = ev->at->pos;
 	j->last_sched_usec = ev->now;
 	sch__plan_clear(st, j);
+	sch__str_set(st, &j->resv, in ? in->row->name : NULL);
+	j->resv_end_usec = sch__resv_job_end(st, in);
 	sch__str_set(st, &j->partition, p->row->conf->name);
 	j->time_limit_sec = limit_at_start(ev, j, p);
 	sch__reason(st, j, REASON_None, NULL);

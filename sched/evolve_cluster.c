@@ -342,6 +342,7 @@ int sch__evolve_partition_update(struct sch_ev *ev)
 	sch__parts_order(st);
 	for (uint32_t i = 0; i < st->part_count; i++)
 		sch__part_derive(st, st->part[i]);
+	sch__resvs_derive(st);
 	sch__policy(st);
 	sch__pass_restart(st);
 	return 0;
@@ -443,6 +444,7 @@ int sch__evolve_tick(struct sch_ev *ev)
 	ev->st->cluster->last_tick_usec = ev->now;
 	if (ev->st->cluster->level >= 2) /* A rule changed by the level, as such rules are. */
 		ev->st->cluster->probe++;
+	sch__resv_tick(ev);
 	begin_times(ev);
 	purge(ev);
 	sch__priorities_tick(ev);

@@ -102,11 +102,13 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 	struct sch_state *st = ev->st;
 	struct sch_job *j = sch__job(st, s->job);
 	const struct sch_part *p = sch__part(st, s->partition);
+	const struct sch_resv *in = sch__resv(st, s->reservation);
 	struct sch_alloc *a = NULL;
 	uint32_t count = 0;
 	size_t places = 0;
 	bool ok = j && may_split(st, j, s) && j->state == JOB_PENDING && j->queued && s->attempt == j->attempt + 1 && p &&
-		  in_list(j, p) && (p->state == SCH_PART_UP || p->state == SCH_PART_DRAIN);
+		  in_list(j, p) && (p->state == SCH_PART_UP || p->state == SCH_PART_DRAIN) &&
+		  (in || !s->reservation || !*s->reservation);
 	if (!ok) {
 		st->cluster->starts_void++;
 		sch__wake(st);
@@ -122,17 +124,21 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 		sch__demand_allocs(st, p, a, count, &d);
 		ok = sch__limit_start(st, j, p, &d, j->time_limit_sec, NULL) == REASON_None;
 	}
+	int64_t moment = decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now;
+	int64_t from = sch__counted_from(j, moment), length = sch__length(sch__job_limit_in(j, p));
+	if (ok)
+		ok = sch__resv_permits(st, j, in, a, count, moment, length) &&
+		     sch__lic_fits(st, sch__text(j->licenses), in, moment,
+				   moment + sch__resv_length(st, in, moment, length), NULL, NULL);
 	if (!ok) {
 		void_start(ev, a, count, places);
 		return;
 	}
-	int64_t from =
-	    sch__counted_from(j, decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now);
 	if (j->tasks) {
 		sch__plan_clear(st, j); /* It was this task's. */
 		j = sch__array_split_one(st, j, mu_tasks_ordinal(&j->array->tasks, s->task_index));
 	}
-	sch__job_start(ev, j, p, a, count, need.exclusive);
+	sch__job_start(ev, j, p, in, a, count, need.exclusive);
 	j->start_late_usec = ev->now - from;
 }
 

@@ -16,6 +16,7 @@ bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j)
 static void part_refs(struct sch_state *st, const struct sch_job *j, int sign)
 {
 	sch__count_submit(st, j, sign);
+	sch__resv_ref(st, j, sign);
 	for (uint32_t i = 0; i < j->shape->part_count; i++) {
 		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
 		if (p)
@@ -25,6 +26,7 @@ static void part_refs(struct sch_state *st, const struct sch_job *j, int sign)
 
 void sch__job_split_refs(struct sch_state *st, const struct sch_job *j)
 {
+	sch__resv_ref(st, j, 1);
 	for (uint32_t i = 0; i < j->shape->part_count; i++) {
 		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
 		if (p)
@@ -53,6 +55,8 @@ static void apply_want(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spe
 	j->spec = packed;
 	j->deadline_usec = spec->deadline_usec;
 	j->limit_given = spec->has_time_limit_sec;
+	sch__str_set(st, &j->resv_want, spec->reservation);
+	sch__str_set(st, &j->licenses, spec->licenses);
 	sch__str_set(st, &j->partition, parts[0]);
 	sch__str_set(st, &j->account, w->account);
 	j->assoc = w->assoc;
@@ -545,6 +549,8 @@ static void swap_spec(struct sch_state *st, struct sch_job *j, const Mu__JobSpec
 	sch__spec_drop(st, &j->spec);
 	j->spec = packed;
 	j->limit_given = merged->has_time_limit_sec;
+	sch__str_set(st, &j->resv_want, merged->reservation);
+	sch__str_set(st, &j->licenses, merged->licenses);
 }
 
 static void update_waiting(struct sch_ev *ev, struct sch_job *j, const Mu__JobUpdate *u, Mu__JobSpec *merged,
@@ -658,4 +664,45 @@ int sch__evolve_job_update(struct sch_ev *ev)
 	struct sch_array *a = sch__array(ev->st, u->job);
 	rc = set_throttle(ev, a || !j ? a : j->array, u->array_throttle);
 	return any ? 0 : rc;
+}
+
+/* A waiting job's wish for a reservation that goes: it is held, or may run anywhere. */
+void sch__job_forget_resv(struct sch_ev *ev, struct sch_job *j, const char *name, bool hold)
+{
+	struct sch_state *st = ev->st;
+	Mu__JobSpec *spec = sch__spec_open(j->spec, ev->arena);
+	char *left = mu_arena_alloc(ev->arena, j->resv_want->len + 1);
+	size_t out = 0, len;
+	bool named = false;
+	for (const char *p = j->resv_want->text; *p; p += len + (p[len] == ',')) {
+		len = strcspn(p, ",");
+		if (len == strlen(name) && memcmp(p, name, len) == 0) {
+			named = true;
+			continue;
+		}
+		if (out)
+			left[out++] = ',';
+		memcpy(left + out, p, len);
+		out += len;
+	}
+	left[out] = 0;
+	if (!named || mu_job_state_ended(j->state))
+		return;
+	spec->reservation = out ? left : NULL;
+	bool waits = j->state == JOB_PENDING;
+	if (waits)
+		sch__queue_out(st, j);
+	sch__resv_ref(st, j, -1);
+	swap_spec(st, j, spec);
+	sch__resv_ref(st, j, 1);
+	sch__touch(st, &j->rec);
+	if (!waits)
+		return;
+	if (!out && hold) {
+		j->priority = 0;
+		j->held_by_admin = true;
+		j->eligible_usec = 0;
+		sch__reason(st, j, REASON_ReservationDeleted, NULL);
+	}
+	sch__queue_in(st, j);
 }

@@ -142,6 +142,10 @@ int sch_load_row(struct sch_state *st, uint8_t kind, const uint8_t *row, size_t 
 	case SCH_ROW_ASSOC:
 	case SCH_ROW_QOS:
 		return load_accounts(st, kind, row, len, err);
+	case SCH_ROW_RESERVATION: {
+		Mu__ReservationRow *r = open_row(&mu__reservation_row__descriptor, row, len);
+		return r ? sch__resv_load(st, r, err) : bad_row(err, kind);
+	}
 	case SCH_ROW_JOB:
 	case SCH_ROW_STEP:
 	case SCH_ROW_ANSWER:

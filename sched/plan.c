@@ -131,3 +131,27 @@ void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena)
 	}
 	s->n_alloc = out;
 }
+
+uint32_t sch__part_reason(const struct sch_job *j, const struct sch_part *part)
+{
+	const Mu__PartitionConf *c = part->row->conf;
+	int64_t max = c->has_max_time_sec ? c->max_time_sec : -1, limit = sch__job_limit_in(j, part);
+	if (j->who->uid == 0)
+		return REASON_None;
+	if (max >= 0 && (limit < 0 || limit > max))
+		return REASON_PartitionTimeLimit;
+	if ((c->has_max_nodes && j->nodes_min > c->max_nodes) ||
+	    (j->nodes_max && j->nodes_max < c->min_nodes))
+		return REASON_PartitionNodeLimit;
+	return REASON_None;
+}
+
+bool sch__waits_for_fence(const struct sch_state *st, const struct sch_job *j)
+{
+	if (!sch__conf(st)->requeue_needs_fence || !j->run)
+		return false;
+	bool open = j->run->left_count > 0;
+	for (uint32_t i = 0; i < j->run->alloc_count; i++)
+		open = open || !j->run->alloc[i].released;
+	return open;
+}

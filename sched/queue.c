@@ -20,6 +20,7 @@ bool sch__reason_settled(uint32_t reason)
 	switch (reason) {
 	case REASON_None:
 	case REASON_Resources:
+	case REASON_ReservationDeleted:
 	case REASON_PartitionDown:
 	case REASON_PartitionInactive:
 	case REASON_BeginTime:
@@ -144,10 +145,14 @@ void sch__queue_out(struct sch_state *st, struct sch_job *j)
 static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
 {
 	const Mu__Config *c = sch__conf(st);
-	if (j->state == JOB_RUNNING && j->time_limit_sec >= 0)
-		return j->start_usec + (j->time_limit_sec + c->kill_wait_sec +
-					(int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
-					   SCH_USEC;
+	if (j->state == JOB_RUNNING) {
+		int64_t last = j->start_usec + (j->time_limit_sec + c->kill_wait_sec +
+						(int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
+						   SCH_USEC;
+		if (j->time_limit_sec < 0)
+			last = 0;
+		return j->resv_end_usec && (!last || j->resv_end_usec < last) ? j->resv_end_usec : last;
+	}
 	if (j->state != JOB_PENDING || j->deadline_usec <= 0)
 		return 0;
 	int64_t last = j->deadline_usec -
@@ -155,7 +160,7 @@ static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
 	return last > 0 ? last : 1;
 }
 
-static int64_t expected_end(const struct sch_job *j)
+int64_t sch__job_end_usec(const struct sch_job *j)
 {
 	if (j->time_limit_sec < 0)
 		return INT64_MAX;
@@ -172,7 +177,7 @@ void sch__due_clear(struct sch_state *st, struct sch_job *j)
 	}
 	if (j->state == JOB_RUNNING) {
 		sch__count_running(st, j, -1);
-		sch__pair_key(key, expected_end(j), j->id);
+		sch__pair_key(key, sch__job_end_usec(j), j->id);
 		mu_map_del(&st->running, key, sizeof(key));
 	}
 }
@@ -188,7 +193,7 @@ void sch__due_set(struct sch_state *st, struct sch_job *j)
 	}
 	if (j->state == JOB_RUNNING) {
 		sch__count_running(st, j, 1);
-		sch__pair_key(key, expected_end(j), j->id);
+		sch__pair_key(key, sch__job_end_usec(j), j->id);
 		mu_map_put(&st->running, key, sizeof(key), j);
 	}
 }
@@ -253,6 +258,8 @@ void sch__jobs_make_room(struct sch_ev *ev)
 
 void sch__job_count(struct sch_state *st, const struct sch_job *j, int sign)
 {
+	sch__resv_count(st, j, sign);
+	sch__lic_count(st, j, sign);
 	uint32_t *counter = j->state == JOB_PENDING	 ? &st->pending
 			    : j->state == JOB_RUNNING	 ? &st->live_running
 			    : j->state == JOB_COMPLETING ? &st->completing

@@ -16,8 +16,6 @@ static int unsupported(const Mu__JobSpec *s, struct mu_err *err)
 		int code;
 		const char *option;
 	} v[] = {
-	    {s->licenses && *s->licenses, MU_ELICENSE, "--licenses"},
-	    {s->reservation && *s->reservation, MU_ERESERVATION, "--reservation"},
 	};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		if (v[i].asked)
@@ -46,9 +44,12 @@ static bool group_allowed(const Mu__PartitionConf *c, const Mu__Author *a)
 	return false;
 }
 
-static int part_open(const struct sch_part *p, const Mu__Author *author, const char *account, const char *qos)
+static int part_open(const struct sch_part *p, const Mu__Author *author, const char *account, const char *qos,
+		     bool reserved)
 {
 	const Mu__PartitionConf *c = p->row->conf;
+	if (c->req_resv && !reserved)
+		return MU_EPERM;
 	if (p->state == SCH_PART_DRAIN || p->state == SCH_PART_INACTIVE)
 		return MU_EPARTDOWN;
 	if (c->root_only && author->uid != 0)
@@ -373,7 +374,7 @@ static int judge(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 	for (uint32_t i = 0; i < w->part_count; i++) {
 		struct mu_err why = {0};
 		const struct sch_part *p = w->part[i];
-		int rc = part_open(p, author, w->account, w->qos);
+		int rc = part_open(p, author, w->account, w->qos, spec->reservation && *spec->reservation);
 		if (!rc && st->config.enforce != SCH_ENFORCE_NO)
 			rc = sch__part_limits(p, spec, w, author);
 		if (!rc)
@@ -426,6 +427,17 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 		w.ntasks = w.ntasks < required ? required : w.ntasks;
 	}
 	rc = sch__account_resolve(st, spec, author, &w, err);
+	if (!rc && spec->licenses && *spec->licenses)
+		rc = sch__lic_check(st, spec->licenses, err);
+	if (!rc && spec->reservation && *spec->reservation) {
+		struct sch_resv_asker who = {.user = author->user,
+					     .account = w.account,
+					     .assoc = w.assoc,
+					     .gid = author->gid,
+					     .group_count = (uint32_t)author->n_groups,
+					     .groups = author->groups};
+		rc = sch__resv_check(st, spec->reservation, &who, err);
+	}
 	if (!rc)
 		rc = judge(st, spec, author, arena, &w, err);
 	if (rc)

@@ -55,6 +55,13 @@ static uint32_t busy_cores(const struct mu_bits *cpu, uint32_t tpc)
 	return cores;
 }
 
+/* After bits of R->cpu changed by hand. */
+void sch__room_recount(struct sch_room *r, const struct sch_node *n)
+{
+	r->cpus = mu_bits_count(&r->cpu);
+	r->cores = busy_cores(&r->cpu, sch__tpc(n));
+}
+
 static bool gres_fits(const struct sch_room *r, const struct sch_node *n, const struct sch_got *g)
 {
 	if (g->entry >= n->row->n_gres)

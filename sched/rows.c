@@ -42,6 +42,9 @@ void sch__rec_key(const struct sch_rec *rec, struct sch_key *ret)
 	case SCH_ROW_NODE_KEY:
 		text_key(ret, ((const struct sch_key_rec *)rec)->row->node);
 		break;
+	case SCH_ROW_RESERVATION:
+		text_key(ret, ((const struct sch_resv *)rec)->row->name);
+		break;
 	case SCH_ROW_ACCOUNT:
 	case SCH_ROW_USER:
 	case SCH_ROW_ASSOC:
@@ -98,6 +101,7 @@ void sch__cluster_pack(const struct sch_state *st, struct mu_buf *out)
 	SCH_SET(&row, probe, row.probe);
 	SCH_SET(&row, next_assoc_id, row.next_assoc_id);
 	SCH_SET(&row, next_qos_id, row.next_qos_id);
+	SCH_SET(&row, next_resv_id, row.next_resv_id);
 	SCH_SET(&row, priority_usec, row.priority_usec);
 	SCH_SET(&row, limits_usec, row.limits_usec);
 	SCH_SET(&row, priority_cursor, row.priority_cursor);
@@ -187,6 +191,9 @@ void sch__rec_pack(const struct sch_state *st, const struct sch_rec *rec, struct
 	case SCH_ROW_ARRAY:
 		sch__array_pack((const struct sch_array *)rec, out);
 		break;
+	case SCH_ROW_RESERVATION:
+		mu_pb_pack(&((const struct sch_resv *)rec)->row->base, out);
+		break;
 	case SCH_ROW_ACCOUNT:
 	case SCH_ROW_USER:
 	case SCH_ROW_ASSOC:
@@ -224,6 +231,9 @@ void sch__rec_free(struct sch_state *st, struct sch_rec *rec)
 	case SCH_ROW_ARRAY:
 		sch__array_free(st, (struct sch_array *)rec);
 		break;
+	case SCH_ROW_RESERVATION:
+		sch__resv_free(st, (struct sch_resv *)rec);
+		break;
 	case SCH_ROW_ACCOUNT:
 	case SCH_ROW_USER:
 	case SCH_ROW_ASSOC:
@@ -256,6 +266,8 @@ struct sch_rec *sch__rec_find(struct sch_state *st, const struct sch_key *key)
 		return mu_map_get(&st->steps, key->bytes, key->len);
 	case SCH_ROW_NODE_KEY:
 		return mu_map_get(&st->node_key, key->bytes, key->len);
+	case SCH_ROW_RESERVATION:
+		return mu_map_get(&st->resvs, key->bytes, key->len);
 	default:
 		return sch__accounts_rec_find(st, key);
 	}
@@ -327,7 +339,8 @@ static int walk_kind(const struct sch_state *st, uint8_t kind, struct mu_buf *bu
 						    [SCH_ROW_USER] = &st->accounts.user,
 						    [SCH_ROW_ASSOC] = &st->accounts.assoc,
 						    [SCH_ROW_QOS] = &st->accounts.qos,
-						    [SCH_ROW_ARRAY] = &st->arrays};
+						    [SCH_ROW_ARRAY] = &st->arrays,
+						    [SCH_ROW_RESERVATION] = &st->resvs};
 	if (kind == SCH_ROW_ANSWER)
 		return walk_answers(st, buf, sink, arg);
 	if (kind != SCH_ROW_CLUSTER && kind != SCH_ROW_CONFIG)

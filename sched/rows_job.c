@@ -123,6 +123,8 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	SCH_SET(row, hold_after, j->hold_after);
 	SCH_SET(row, launch_failures, j->launch_failures);
 	SCH_SET(row, assoc, j->assoc);
+	row->reservation = (char *)sch__text(j->resv);
+	SCH_SET(row, resv_end_usec, j->resv_end_usec);
 	SCH_SET(row, priority_fixed, j->priority_fixed);
 	SCH_SET(row, billing, j->billing);
 	SCH_SET(row, usage_factor_milli, j->usage_factor_milli);
@@ -223,6 +225,9 @@ void sch__job_free(struct sch_state *st, struct sch_job *j)
 	sch__str_drop(st, &j->qos);
 	sch__str_drop(st, &j->reason_detail);
 	sch__str_drop(st, &j->part_qos);
+	sch__str_drop(st, &j->resv_want);
+	sch__str_drop(st, &j->resv);
+	sch__str_drop(st, &j->licenses);
 	sch__plan_clear(st, j);
 	sch__depend_clear(st, j);
 	sch__job_tasks_free(st, j);
@@ -310,6 +315,8 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->hold_after = row->hold_after;
 	j->launch_failures = (uint8_t)row->launch_failures;
 	j->assoc = row->assoc;
+	j->resv = sch__str(st, row->reservation);
+	j->resv_end_usec = row->resv_end_usec;
 	j->priority_fixed = row->priority_fixed;
 	j->billing = row->billing;
 	j->usage_factor_milli = row->usage_factor_milli;
@@ -331,6 +338,8 @@ int sch__job_load(struct sch_state *st, const Mu__JobRow *row, struct mu_err *er
 	j->spec = sch__spec(st, row->spec);
 	j->deadline_usec = row->spec->deadline_usec;
 	j->limit_given = row->spec->has_time_limit_sec;
+	j->resv_want = sch__str(st, row->spec->reservation);
+	j->licenses = sch__str(st, row->spec->licenses);
 	j->who = sch__person(st, row->uid, row->gid, row->user, row->group, row->groups, row->n_groups);
 	load_plain(st, j, row);
 	mu_map_put_u64(&st->jobs, j->id, j);

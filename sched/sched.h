@@ -41,6 +41,7 @@ enum sch_row_kind {			   /* numbers on disk */
 		    SCH_ROW_USER = 10,	   /* Mu__UserRow, key name */
 		    SCH_ROW_ASSOC = 11,	   /* Mu__AssocRow, key be32 id */
 		    SCH_ROW_QOS = 12,	   /* Mu__QosRow, key name */
+		    SCH_ROW_RESERVATION = 13, /* Mu__ReservationRow, key name */
 		    SCH_ROW_ARRAY = 14,	   /* Mu__ArrayRow, key be32 id */
 		    SCH_ROW_KINDS = 15
 };

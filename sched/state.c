@@ -150,6 +150,8 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	drain(st, &st->steps, drop_step);
 	drain(st, &st->node_key, drop_key);
 	drain(st, &st->node_by_name, drop_node); /* The arrays are missing where loading failed. */
+	drain(st, &st->resvs, drop_part);
+	sch__lic_free(st);
 	sch__accounts_free(st);
 	sch__free(st, st->node, st->node_count * sizeof(struct sch_node *));
 	sch__free(st, st->by_rank, st->node_count * sizeof(struct sch_node *));

@@ -155,6 +155,10 @@ struct sch_job {
 	uint8_t job_key[32];
 	uint8_t job_key_len;
 	bool priority_fixed, tallied; /* tallied: what it holds is counted */
+	struct sch_str *resv_want;    /* --reservation: names, the first that can will have it */
+	struct sch_str *resv;	      /* the one it runs or ran in */
+	struct sch_str *licenses;     /* as asked */
+	int64_t resv_end_usec;	      /* when its reservation ends it; 0: never */
 	uint32_t assoc, usage_factor_milli;
 	uint64_t billing;
 	struct sch_str *part_qos;
@@ -214,6 +218,16 @@ struct sch_part {
 /* Accounts, users, associations, QOS and what follows from them. */
 #include "sched/account.h"
 #include "sched/array.h"
+#include "sched/resv.h"
+
+/* How many licences of a name there are, and how many running jobs hold. Derived. */
+struct sch_lic {
+	uint32_t total, used;
+};
+struct sch_lic_ask {
+	const char *name; /* LEN bytes of the text it was read from */
+	uint32_t len, count;
+};
 
 struct sch_step {
 	struct sch_rec rec;
@@ -286,6 +300,8 @@ struct sch_state {
 	uint32_t pending, live_running, completing;
 
 	struct sch_accounts accounts;
+	struct mu_map resvs; /* reservations by name */
+	struct mu_map lics;  /* struct sch_lic by name */
 
 	struct mu_map strs, specs, people, shapes;
 	struct mu_bits shape_ids;
@@ -452,6 +468,7 @@ void sch__strip(ProtobufCMessage *m);
 /* room.c: taking and giving */
 void sch__room_init(struct sch_room *r, const struct sch_node *n);
 void sch__room_copy(struct sch_room *dst, const struct sch_room *src, const struct sch_node *n);
+void sch__room_recount(struct sch_room *r, const struct sch_node *n);
 void sch__room_free(struct sch_room *r, const struct sch_node *n);
 bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
 		    const struct sch_alloc *a);
@@ -475,6 +492,7 @@ void sch__reason(struct sch_state *st, struct sch_job *j, uint32_t reason,
 bool sch__reason_settled(uint32_t reason);
 void sch__due_set(struct sch_state *st, struct sch_job *j);
 void sch__due_clear(struct sch_state *st, struct sch_job *j);
+int64_t sch__job_end_usec(const struct sch_job *j); /* expected end of a running job; INT64_MAX: none */
 void sch__tomb_in(struct sch_state *st, struct sch_job *j);
 void sch__tomb_out(struct sch_state *st, struct sch_job *j);
 /* Forgets the job that ended longest ago, when that is not after ENDED_UNTIL_USEC and nothing refers to it.
@@ -613,6 +631,7 @@ uint32_t sch__gres_entry(const struct sch_node *n, const Mu__GresGot *row); /* U
 struct sch_line_span { /* a planned job on one node */
 	struct sch_line_span *next;
 	const struct sch_job *job;
+	const struct sch_resv *resv; /* or what a reservation keeps */
 	int64_t from_usec, until_usec;
 	bool dead;
 	struct sch_use use;
@@ -629,6 +648,12 @@ struct sch_line_order { /* of one node: made again when the heads of its lists h
 	struct sch_line_delta *v;
 	uint32_t count, cap;
 };
+struct sch_line_lic { /* a running or planned job that has licences */
+	struct sch_line_lic *next;
+	const struct sch_job *job;
+	int64_t from_usec, until_usec;
+	bool plan, dead;
+};
 struct sch_line {
 	const struct sch_state *st;
 	struct mu_arena *arena;
@@ -643,10 +668,14 @@ struct sch_line {
 	bool sorted;
 	uint64_t *steps;
 	/* Whose eyes look: */
-	const struct sch_job *me; /* its own plan does not count; may be NULL */
-	bool above_only;	  /* nor do those of jobs behind it */
-	bool no_spans;		  /* nor does any */
-	struct sch_room peak;	  /* the answer's memory */
+	const struct sch_job *me;  /* its own plan does not count; may be NULL */
+	bool above_only;	   /* nor do those of jobs behind it */
+	bool no_spans;		   /* nor does any */
+	bool veiled;		   /* the rooms show already which CPUs are kept by reservations */
+	const struct sch_resv *in; /* the reservation it would run in */
+	const char *licenses;	   /* what it needs of them; NULL: none */
+	struct sch_line_lic *lic;  /* who has licences when */
+	struct sch_room peak;	   /* the answer's memory */
 	struct sch_gres_room gres[SCH_GRES_PER_NODE];
 };
 /* Builds the line over ROOMS from the running jobs and the plans in State. All memory is ARENA's. */
@@ -656,6 +685,11 @@ void sch__line_ends(struct sch_line *line, const struct sch_node *n, const Mu__A
 		    int64_t at_usec); /* a start made meanwhile */
 void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct sch_need *need,
 		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count);
+/* J has its licences for the span. */
+void sch__line_lic(struct sch_line *line, const struct sch_job *j, int64_t from_usec, int64_t until_usec,
+		   bool plan);
+bool sch__line_licences(struct sch_line *line, int64_t from_usec,
+			int64_t until_usec); /* of whose eyes look */
 void sch__line_unplan(struct sch_line *line, const struct sch_job *j, const struct sch_pick *pick,
 		      uint32_t count); /* its places on the nodes of PICK */
 /* The most that is taken of N at any moment from FROM to before UNTIL; valid until the next call. */
@@ -686,6 +720,9 @@ uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, st
 			 struct sch_pick *pick);
 void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena); /* neighbours that hold the same: one element */
 int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p);
+/* What of P's limits keeps J waiting; whether it waits for what is left of its last run. */
+uint32_t sch__part_reason(const struct sch_job *j, const struct sch_part *p);
+bool sch__waits_for_fence(const struct sch_state *st, const struct sch_job *j);
 
 /* depend.c */
 enum sch_depend { SCH_DEPEND_MET, SCH_DEPEND_OPEN, SCH_DEPEND_NEVER };
@@ -713,8 +750,8 @@ void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j);
 
 /* evolve_job.c, evolve_attempt.c: shared between events */
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);
-void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, struct sch_alloc *alloc,
-		    uint32_t count, bool exclusive);
+void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
+		    struct sch_alloc *alloc, uint32_t count, bool exclusive);
 /* due.c: when the first silent node is to be given up; 0: never. */
 int64_t sch__silence_due(const struct sch_state *st);
 void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign);
@@ -744,6 +781,48 @@ void sch__parts_order(struct sch_state *st);
 struct sch_state *sch__copy(const struct sch_state *st, uint64_t *rows);
 int sch__copy_fold(struct sch_state *st, Mu__Event *event, struct sch_changes *changes, struct mu_err *err);
 void sch__copy_settle(struct sch_state *st, struct sch_changes *changes);
+
+/* fold.c */
+void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena);
+Mu__PlanSet *sch__fold_plan(const struct sch_state *st, const struct sch_job *j, int64_t start,
+			    const struct sch_pick *picks, uint32_t count, struct mu_arena *arena);
+const char *sch__fold_unavailable(const struct sch_state *st, const struct mu_bits *nodes,
+				  const struct mu_bits *required, struct mu_arena *arena);
+
+/* veil.c */
+struct sch_veil_item {
+	struct sch_node *node;
+	struct mu_bits hidden;
+};
+struct sch_veil {
+	struct sch_overlay *overlay;
+	struct mu_arena *arena;
+	struct sch_veil_item *item;
+	uint32_t count;
+};
+/* Lets CPUs that are kept from a job in IN for the span seem taken, until the veil is off. */
+void sch__veil_on(struct sch_veil *v, struct sch_overlay *o, struct mu_arena *arena,
+		  const struct sch_resv *in, int64_t from, int64_t until);
+void sch__veil_off(struct sch_veil *v);
+
+/* licence.c */
+void sch__lic_config(struct sch_state *st); /* totals, from the configuration */
+void sch__lic_free(struct sch_state *st);
+int sch__lic_check(const struct sch_state *st, const char *text, struct mu_err *err);
+uint32_t sch__lic_parse(const char *text, struct mu_arena *arena,
+			struct sch_lic_ask **ret); /* names borrowed */
+uint32_t sch__lic_of(const struct sch_job *j, const struct sch_lic_ask *ask);
+void sch__lic_count(struct sch_state *st, const struct sch_job *j, int sign); /* J's state changes */
+/* How many of ASK are taken; NULL: as State has it. */
+typedef uint64_t (*sch_lic_taken)(void *arg, const struct sch_lic_ask *ask);
+/* Are the licences of TEXT there for a job in IN for the span? */
+bool sch__lic_fits(const struct sch_state *st, const char *text, const struct sch_resv *in, int64_t from,
+		   int64_t until, sch_lic_taken taken, void *arg);
+
+/* evolve_resv.c */
+bool sch__resv_replace_due(const struct sch_state *st);
+void sch__job_forget_resv(struct sch_ev *ev, struct sch_job *j, const char *name,
+			  bool hold); /* evolve_job.c */
 
 /* evolve_*.c: one function per row of events.def */
 #define MU_EVENT(NAME, field, tag, level, function, who) int sch__evolve_##function(struct sch_ev *ev);

@@ -20,6 +20,9 @@ static void ask_part(struct sch_line *line, const struct sch_shape *shape, const
 	sch__need(st, shape, p, &need);
 	ret->part = p;
 	if (p->state == SCH_PART_UP && sch__filter(st, &need, p, arena, &nodes, &required, NULL) == 0) {
+		const struct sch_resv *in = line->in;
+		for (uint32_t i = 0; in && !sch__resv_flag(in, RESV_FLAG_FLEX) && i < nodes.words; i++)
+			nodes.word[i] &= i < in->nodes.words ? in->nodes.word[i] : 0;
 		for (uint32_t i = 0; i < nodes.words; i++)
 			nodes.word[i] &= i < st->usable.words ? st->usable.word[i] : 0;
 		ret->start_usec = now;
@@ -58,6 +61,8 @@ int sch_test_only(const struct sch_state *st, const Mu__Event *event, struct mu_
 	uint64_t steps = 0;
 	sch__overlay_init(&rooms, st, arena);
 	sch__line_init(&line, &rooms, arena, &steps);
+	line.in = sch__resv(st, spec->reservation);
+	line.licenses = spec->licenses && *spec->licenses ? spec->licenses : NULL;
 	int why = 0; /* what keeps the job out of a partition for good, where it waits for nothing else */
 	for (uint32_t i = 0; i < want.part_count; i++) {
 		struct answer a = {0};

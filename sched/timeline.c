@@ -76,7 +76,10 @@ static void running_ends(struct sch_line *line)
 	     j = mu_map_seek(running, key, len, 1, &key, &len)) {
 		/* Counted as the pass did that started it: the little that the log takes moves no plan. */
 		int64_t at = j->start_usec - j->start_late_usec + sch__span(j->time_limit_sec);
+		if (j->resv_end_usec && j->resv_end_usec < at)
+			at = j->resv_end_usec;
 		add_time(line, at);
+		sch__line_lic(line, j, 0, at, false);
 		for (uint32_t i = 0; i < j->run->alloc_count; i++)
 			if (!j->run->alloc[i].released && !j->run->alloc[i].lost)
 				alloc_ends(line, &j->run->alloc[i], at);
@@ -94,6 +97,52 @@ static void completing_ends(struct sch_line *line)
 				alloc_ends(line, a, line->now_usec);
 		}
 	}
+}
+
+/* ---- licences ---- */
+
+void sch__line_lic(struct sch_line *line, const struct sch_job *j, int64_t from_usec, int64_t until_usec,
+		   bool plan)
+{
+	if (!j->licenses)
+		return;
+	struct sch_line_lic *l = mu_arena_alloc(line->arena, sizeof(*l));
+	*l = (struct sch_line_lic){
+	    .next = line->lic, .job = j, .from_usec = from_usec, .until_usec = until_usec, .plan = plan};
+	line->lic = l;
+}
+
+struct lic_span {
+	struct sch_line *line;
+	int64_t from, until;
+};
+
+/* What suspended jobs have is never given back; of plans all that touch the span count. */
+static uint64_t lic_taken(void *arg, const struct sch_lic_ask *ask)
+{
+	struct lic_span *s = arg;
+	const struct sch_line *line = s->line;
+	const struct sch_lic *lic = mu_map_get(&line->st->lics, ask->name, ask->len);
+	uint64_t used = lic ? lic->used : 0;
+	for (const struct sch_line_lic *l = line->lic; l; l = l->next, ++*line->steps) {
+		bool theirs = line->no_spans || l->dead || l->job == line->me ||
+			      (line->above_only && line->me && sch__behind(line->st, l->job, line->me));
+		uint32_t has = sch__lic_of(l->job, ask);
+		if (!l->plan && l->from_usec) /* Started within the pass. */
+			used += l->until_usec > s->from ? has : 0;
+		else if (!l->plan)
+			used -= l->until_usec > s->from || used < has ? 0 : has;
+		else if (!theirs && l->from_usec < s->until && l->until_usec > s->from)
+			used += has;
+	}
+	return used;
+}
+
+bool sch__line_licences(struct sch_line *line, int64_t from_usec, int64_t until_usec)
+{
+	struct lic_span s = {line, from_usec, until_usec};
+	return !line->licenses ||
+	       sch__lic_fits(line->st, line->licenses, line->in, from_usec, until_usec, lic_taken, &s);
 }
 
 void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct sch_need *need,
@@ -114,6 +163,7 @@ void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct
 		++*line->steps;
 	}
 	line->span_count += count;
+	sch__line_lic(line, j, from_usec, until_usec, true);
 	add_time(line, until_usec);
 }
 
@@ -123,6 +173,8 @@ void sch__line_unplan(struct sch_line *line, const struct sch_job *j, const stru
 	for (uint32_t i = 0; i < count; i++)
 		for (struct sch_line_span *s = line->spans[pick[i].node->rank]; s; s = s->next)
 			s->dead = s->dead || s->job == j;
+	for (struct sch_line_lic *l = line->lic; l; l = l->next)
+		l->dead = l->dead || (l->plan && l->job == j);
 }
 
 /* A plan whose moment has come but whose nodes have not: it stays where it was promised. */
@@ -138,6 +190,42 @@ static void standing_plan(struct sch_line *line, const struct sch_job *j, struct
 	if (from <= line->now_usec)
 		from = line->now_usec + 1;
 	sch__line_plan(line, j, &need, from, until > from ? until : from + 1, pick, count);
+}
+
+/* What a reservation keeps on one node at one of its times. */
+static void resv_span(struct sch_line *line, const struct sch_resv *r, const struct sch_node *n,
+		      uint32_t cpus, bool whole, int64_t from, int64_t until)
+{
+	struct sch_line_span *s = mu_arena_alloc(line->arena, sizeof(*s));
+	s->resv = r;
+	s->from_usec = from;
+	s->until_usec = until;
+	s->use.cpus = cpus;
+	s->use.cores = (cpus + sch__tpc(n) - 1) / sch__tpc(n);
+	s->use.exclusive = whole;
+	s->use.gres = mu_arena_alloc(line->arena, (n->row->n_gres + 1) * sizeof(s->use.gres[0]));
+	s->next = line->spans[n->rank];
+	line->spans[n->rank] = s;
+	line->span_count++;
+	++*line->steps;
+}
+
+static void reservations(struct sch_line *line)
+{
+	const struct sch_state *st = line->st;
+	int64_t from, until;
+	for (const struct sch_resv *r = sch__resv_next(st, NULL); r; r = sch__resv_next(st, r))
+		for (uint32_t k = 0;
+		     k < SCH_RESV_LINE_TIMES && sch__resv_time(r, line->now_usec, k, &from, &until); k++) {
+			if (until <= line->now_usec)
+				continue;
+			add_time(line, until);
+			for (uint32_t i = 0; i < r->part_count; i++)
+				resv_span(line, r, r->part[i].node, r->part[i].cpus, false, from, until);
+			for (uint32_t n = r->part_count ? UINT32_MAX : mu_bits_next(&r->nodes, 0);
+			     n != UINT32_MAX; n = mu_bits_next(&r->nodes, n + 1))
+				resv_span(line, r, st->by_rank[n], 0, true, from, until);
+		}
 }
 
 static void sort_plans(const struct sch_state *st, struct sch_job **v, uint32_t count)
@@ -178,13 +266,21 @@ void sch__line_init(struct sch_line *line, const struct sch_overlay *rooms, stru
 	add_time(line, line->now_usec + 1);
 	running_ends(line);
 	completing_ends(line);
+	reservations(line);
 	standing_plans(line);
 }
 
 /* ---- one node ---- */
 
-static bool seen(const struct sch_line *line, const struct sch_line_span *s)
+static bool seen(const struct sch_line *line, const struct sch_line_span *s, const struct sch_node *n)
 {
+	if (s->resv) { /* Whole nodes are asked of the mask where the moment is now; so are CPUs. */
+		const struct sch_resv *in = line->in;
+		if (line->no_spans || s->resv == in || (line->veiled && s->resv->part_count))
+			return false;
+		return !(in && sch__resv_flag(in, RESV_FLAG_MAINT | RESV_FLAG_OVERLAP) &&
+			 mu_bits_test(&in->nodes, n->rank));
+	}
 	if (line->no_spans || s->dead || s->job == line->me)
 		return false;
 	return !line->above_only || !sch__behind(line->st, s->job, line->me);
@@ -314,7 +410,7 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 	const struct sch_line_order *o = order_of(line, n);
 	copy_room(&at, base, n);
 	for (; i < o->count && o->v[i].at_usec <= from_usec; i++)
-		if (!o->v[i].span || seen(line, o->v[i].span))
+		if (!o->v[i].span || seen(line, o->v[i].span, n))
 			apply(&at, n, &o->v[i], &exclusive);
 	copy_room(&line->peak, &at, n);
 	/* Within the span more can only be taken where a plan begins. */
@@ -322,7 +418,7 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 		int64_t moment = o->v[i].at_usec;
 		bool more = false;
 		for (; i < o->count && o->v[i].at_usec == moment; i++) {
-			if (o->v[i].span && !seen(line, o->v[i].span))
+			if (o->v[i].span && !seen(line, o->v[i].span, n))
 				continue;
 			apply(&at, n, &o->v[i], &exclusive);
 			more = more || o->v[i].take;
@@ -342,6 +438,8 @@ uint32_t sch__line_choose(struct sch_line *line, const struct sch_need *need, co
 {
 	struct sch_overlay view = {
 	    .st = line->st, .line = line, .from_usec = from_usec, .until_usec = until_usec};
+	if (!sch__line_licences(line, from_usec, until_usec))
+		return 0;
 	return sch__choose(need, &view, nodes, required, NULL, line->steps, pick);
 }
 

@@ -7,6 +7,7 @@
 
 #include "proto/base/bits.h"
 #include "proto/base/map.h"
+#include "proto/hostlist.h"
 #include "proto/states.h"
 
 bool h_fail(struct harness *h, const char *format, ...)
@@ -178,13 +179,22 @@ static bool decide_bytes(const struct sch_state *st, uint32_t budget, struct mu_
 
 /* A slice of a pass that comes to nothing has only its place to hand on; plans move with the clock and are
  * renewed when a pass has another cause. */
-static bool says_something(const struct mu_buf *b)
+static int count_row(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
 {
+	++*(size_t *)arg;
+	return 0;
+}
+
+static bool says_something(const struct sch_state *st, const struct mu_buf *b)
+{
+	size_t reservations = 0;
+	sch_rows(st, SCH_ROW_RESERVATION, count_row, &reservations);
 	struct mu_arena arena = {0};
 	const Mu__Event *e =
 	    b->len ? (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, b->data, b->len, &arena) : NULL;
 	const Mu__Decided *d = e ? e->decided : NULL;
-	bool yes = d && (d->n_start || d->n_reason || d->n_stop || d->n_lost);
+	/* As a reservation comes nearer, other words fit the same waiting: no cause for a pass. */
+	bool yes = d && (d->n_start || (d->n_reason && !reservations) || d->n_stop || d->n_lost);
 	mu_arena_free(&arena);
 	return yes;
 }
@@ -213,12 +223,88 @@ static void check_copy(struct harness *h)
 	if (sch_due_usec(h->st) != sch_due_usec(copy))
 		h_fail(h, "the copy is due at %lld, the State at %lld", (long long)sch_due_usec(copy),
 		       (long long)sch_due_usec(h->st));
-	if (says_something(&x) && !sch_wants_decide(h->st))
+	if (says_something(h->st, &x) && !sch_wants_decide(h->st))
 		h_fail(h, "decide has something to say that sch_wants_decide does not know of");
 	mu_buf_free(&x);
 	mu_buf_free(&y);
 	mu_buf_free(&z);
 	sch_state_free(copy);
+}
+
+/* ---- a start within a reservation's time is of that reservation ---- */
+
+struct guard {
+	struct harness *h;
+	const Mu__JobRow *job;
+	struct mu_arena *arena;
+};
+
+static bool shares_node(struct guard *g, const Mu__ReservationRow *r)
+{
+	char **names;
+	size_t count;
+	if (r->n_cores) { /* Only the CPUs that are kept. */
+		for (size_t i = 0; i < r->n_cores; i++)
+			for (size_t k = 0; k < g->job->n_alloc; k++) {
+				struct mu_bits a = {0}, b = {0};
+				bool same = strcmp(g->job->alloc[k]->node, r->cores[i]->node) == 0 &&
+					    mu_bits_parse(&a, g->job->alloc[k]->cpu_list, 65535) == 0 &&
+					    mu_bits_parse(&b, r->cores[i]->cpu_list, 65535) == 0 &&
+					    mu_bits_intersects(&a, &b);
+				mu_bits_free(&a);
+				mu_bits_free(&b);
+				if (same)
+					return true;
+			}
+		return false;
+	}
+	if (!r->nodes || mu_hostlist_expand(r->nodes, 10000, g->arena, &names, &count, NULL))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < g->job->n_alloc; k++)
+			if (strcmp(names[i], g->job->alloc[k]->node) == 0)
+				return true;
+	return false;
+}
+
+static int one_reservation(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct guard *g = arg;
+	const Mu__JobRow *j = g->job;
+	Mu__ReservationRow *r =
+	    (Mu__ReservationRow *)mu_pb_unpack(&mu__reservation_row__descriptor, row, len, g->arena);
+	bool own = j->reservation && strcmp(j->reservation, r->name) == 0;
+	int64_t end = j->time_limit_sec < 0 ? INT64_MAX : j->start_usec + j->time_limit_sec * 1000000;
+	int64_t from = r->start_usec;
+	if (j->resv_end_usec && j->resv_end_usec < end)
+		end = j->resv_end_usec;
+	if (r->flags & RESV_FLAG_TIME_FLOAT)
+		from = j->start_usec + r->float_usec;
+	if (!own && !j->reservation && end > from && j->start_usec < r->end_usec && shares_node(g, r))
+		h_fail(g->h, "job %u started on nodes of reservation %s without being of it", j->id, r->name);
+	if (own && !(r->flags & RESV_FLAG_FLEX) && !r->active)
+		h_fail(g->h, "job %u started in reservation %s before its time", j->id, r->name);
+	return 0;
+}
+
+static void check_starts(struct harness *h)
+{
+	struct mu_arena arena = {0};
+	struct mu_buf buf = {0};
+	for (size_t i = 0; i < h->changes.count; i++) {
+		const struct sch_key *key = &h->changes.v[i].key;
+		if (key->kind != SCH_ROW_JOB || h->changes.v[i].gone)
+			continue;
+		mu_buf_reset(&buf);
+		sch_row_pack(h->st, key, &buf);
+		Mu__JobRow *j =
+		    (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, buf.data, buf.len, &arena);
+		struct guard g = {h, j, &arena};
+		if (j && j->state == JOB_RUNNING && j->start_pos == sch_pos(h->st))
+			sch_rows(h->st, SCH_ROW_RESERVATION, one_reservation, &g);
+	}
+	mu_buf_free(&buf);
+	mu_arena_free(&arena);
 }
 
 bool h_invariants(struct harness *h)
@@ -228,6 +314,7 @@ bool h_invariants(struct harness *h)
 	sch_digest_walk(h->st, &walked);
 	if (memcmp(&kept, &walked, sizeof(kept)) != 0)
 		h_fail(h, "the digest kept is not the digest walked");
+	check_starts(h);
 	if (h->every > 1 && h->count % h->every)
 		return !h->failure[0];
 	check_usage(h);

@@ -84,6 +84,8 @@ static const char *job_value(struct story *s, const Mu__JobRow *j, const char *k
 		 {"qos", j->qos ? j->qos : "none"},
 		 {"id", mu_arena_printf(&s->arena, "%u", j->id)},
 		 {"tasks", task_list(s, j)},
+		 {"resv", j->reservation ? j->reservation : "none"},
+		 {"want", j->spec->reservation ? j->spec->reservation : "none"},
 		 {"name", j->spec->name ? j->spec->name : "none"}};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		if (strcmp(v[i].key, key) == 0)
@@ -328,6 +330,8 @@ bool act_expect(struct story *s, char **word)
 		const Mu__NodeRow *n = sch_node(s->h.st, word[1]);
 		return n ? expect_pairs(s, word + 2, n, false) : wrong(s, "no node %s", word[1]);
 	}
+	if (strcmp(word[0], "resv") == 0)
+		return expect_resv(s, word + 1);
 	if (strcmp(word[0], "share") == 0)
 		return expect_share(s, word + 1);
 	if (strcmp(word[0], "sprio") == 0)

@@ -24,6 +24,7 @@ struct world {
 	struct mu_arena arena;
 	Mu__Config *config;
 	uint32_t nodes;
+	bool reserves; /* reservations come and go */
 };
 
 static uint32_t below(struct world *w, uint32_t n)
@@ -242,6 +243,8 @@ static Mu__JobSpec *random_spec(struct world *w)
 	}
 	if (chance(w, 30))
 		s->name = mu_arena_printf(&w->arena, "name%u", below(w, 2));
+	if (w->reserves && chance(w, 25))
+		s->reservation = mu_arena_printf(&w->arena, chance(w, 80) ? "r%u" : "r%u,r2", below(w, 3));
 	SET(s, batch, chance(w, 90));
 	if (chance(w, 25)) {
 		static const char *const arrays[] = {"0-4%2", "1-9:3", "0",   "2,5,7-8",
@@ -404,6 +407,52 @@ static void node_event(struct world *w, Mu__Event *e)
 		SET(u, weight, below(w, 4));
 }
 
+static void reservation(struct world *w, Mu__Event *e)
+{
+	static const uint64_t kinds[] = {RESV_FLAG_MAINT,      RESV_FLAG_OVERLAP,
+					 RESV_FLAG_FLEX,       RESV_FLAG_MAGNETIC,
+					 RESV_FLAG_DAILY,      RESV_FLAG_HOURLY,
+					 RESV_FLAG_REPLACE,    RESV_FLAG_REPLACE_DOWN,
+					 RESV_FLAG_TIME_FLOAT, RESV_FLAG_NO_HOLD_JOBS_AFTER,
+					 RESV_FLAG_WEEKEND};
+	Mu__ReservationChanged *c = NEW(w, Mu__ReservationChanged, mu__reservation_changed__init);
+	Mu__ReservationRow *r = NEW(w, Mu__ReservationRow, mu__reservation_row__init);
+	e->kind_case = MU__EVENT__KIND_RESERVATION_CHANGED;
+	e->reservation_changed = c;
+	c->row = r;
+	r->name = mu_arena_printf(&w->arena, "r%u", below(w, 3));
+	if (chance(w, 25)) {
+		SET(c, remove, 1);
+		return;
+	}
+	SET(c, create, chance(w, 75));
+	SET(c, skip, chance(w, 5));
+	if (c->create || chance(w, 50))
+		SET(r, start_usec, w->h.now_usec + (int64_t)below(w, 400) * 1000000);
+	if (c->create || chance(w, 50))
+		SET(c, duration_sec, 60 * (int64_t)(1 + below(w, 10)));
+	if (chance(w, 50))
+		SET(r, flags, kinds[below(w, 11)]);
+	if (chance(w, 40))
+		r->flags |= RESV_FLAG_IGNORE_JOBS, r->has_flags = 1;
+	if (chance(w, 20))
+		r->flags |= RESV_FLAG_PURGE_COMP, r->has_flags = 1;
+	switch (below(w, 4)) {
+	case 0:
+		SET(r, node_cnt, 1 + below(w, 2));
+		break;
+	case 1:
+		SET(r, core_cnt, 1 + below(w, 4));
+		break;
+	default:
+		r->nodes = chance(w, 20) ? (char *)"ALL" : node_name(w);
+	}
+	SET(c, set_users, 1);
+	r->user = mu_arena_alloc(&w->arena, sizeof(char *));
+	r->user[r->n_user++] = mu_arena_printf(&w->arena, "u%u", 1000 + below(w, 3));
+	SET(e->author, operator_, 1);
+}
+
 static void cluster_event(struct world *w, Mu__Event *e)
 {
 	static const char *const states[] = {"UP", "DOWN", "DRAIN", "INACTIVE"};
@@ -518,6 +567,8 @@ static void one_event(struct world *w)
 		cluster_event(w, e);
 	else if (dice < 88)
 		forged(w, e);
+	else if (dice < 91 && w->reserves)
+		reservation(w, e);
 	else
 		tick(w, e);
 	struct mu_buf buf = {0};
@@ -538,6 +589,7 @@ static void open_world(struct world *w, uint64_t seed)
 	w->h.every = 3;
 	w->h.budget = chance(w, 30) ? 1 + below(w, 20) : 100000;
 	w->nodes = 1 + below(w, NODES_MAX);
+	w->reserves = chance(w, 60);
 	w->config = random_config(w);
 	Mu__Event *e = blank(w);
 	founding(w, e);

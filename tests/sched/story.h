@@ -43,6 +43,9 @@ bool act_account(struct story *s, char **word);
 bool act_user(struct story *s, char **word);
 bool act_qos(struct story *s, char **word);
 bool act_remove(struct story *s, char **word);
+/* resv_words.c */
+bool act_resv(struct story *s, char **word);
+bool expect_resv(struct story *s, char **word);
 bool expect_share(struct story *s, char **word);
 bool expect_sprio(struct story *s, char **word);
 
