@@ -127,7 +127,7 @@ GET(licenses)
 }
 GET(reservation)
 {
-	text(out, is_step(c) ? "" : SPEC->reservation);
+	text(out, is_step(c) ? "" : c->job->reservation ? c->job->reservation : SPEC->reservation);
 }
 GET(wckey)
 {

@@ -92,7 +92,9 @@ void cli_job_reason(const Mu__JobRow *j, bool full, struct mu_buf *out)
 	}
 	if (full && j->reason == REASON_ReqNodeNotAvail && j->reason_detail && *j->reason_detail)
 		mu_buf_printf(out,
-			      strncmp(j->reason_detail, "Unavail", 7) == 0 ? ", %s" : ", UnavailableNodes:%s",
+			      strncmp(j->reason_detail, "Unavail", 7) == 0 || strchr(j->reason_detail, ' ')
+				  ? ", %s"
+				  : ", UnavailableNodes:%s",
 			      j->reason_detail);
 }
 
@@ -358,7 +360,8 @@ GET(licenses)
 }
 GET(reservation)
 {
-	text_or(out, SPEC->reservation, "(null)");
+	text_or(out, c->job->reservation && *c->job->reservation ? c->job->reservation : SPEC->reservation,
+		"(null)");
 }
 GET(wckey)
 {

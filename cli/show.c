@@ -11,6 +11,7 @@
 #include "cli/filter.h"
 #include "cli/life.h"
 #include "cli/model.h"
+#include "cli/reservation.h"
 #include "cli/scontrol.h"
 #include "proto/hostlist.h"
 #include "proto/states.h"
@@ -279,9 +280,10 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		      mem_of(a, j->mem_cpu_mib ? j->mem_cpu_mib : j->mem_node_mib), mem_of(a, s->tmp_mib));
 	line(r);
 	mu_buf_printf(o, "Features=%s DelayBoot=00:00:00", or_null(s->features));
-	if (s->reservation && *s->reservation) {
+	const char *reservation = j->reservation && *j->reservation ? j->reservation : s->reservation;
+	if (reservation && *reservation) {
 		line(r);
-		mu_buf_printf(o, "Reservation=%s", s->reservation);
+		mu_buf_printf(o, "Reservation=%s", reservation);
 	}
 	line(r);
 	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=(null)",
@@ -971,16 +973,10 @@ int scontrol_show(struct scontrol *s, char **words, size_t count)
 		return show_steps(s, words + 1, count - 1);
 	if (strncasecmp(what, "config", len) == 0)
 		return scontrol_show_config(s);
-	if (strncasecmp(what, "reservations", len) == 0 || strncasecmp(what, "licenses", len) == 0) {
-		bool reservations = what[0] == 'r' || what[0] == 'R';
-
-		if (s->json)
-			printf("{\n  \"%s\": []\n}\n", reservations ? "reservations" : "licenses");
-		else
-			printf(reservations ? "No reservations in the system\n"
-					    : "No licenses configured in Slurm.\n");
-		return 0;
-	}
+	if (strncasecmp(what, "reservations", len) == 0 || strcasecmp(what, "reservationname") == 0)
+		return scontrol_show_reservations(s, words + 1, count - 1);
+	if (strncasecmp(what, "licenses", len) == 0)
+		return scontrol_show_licenses(s, words + 1, count - 1);
 	if (strncasecmp(what, "version", len) == 0) {
 		cli_version(stdout);
 		return 0;

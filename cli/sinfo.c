@@ -9,6 +9,7 @@
 
 #include "cli/column.h"
 #include "cli/filter.h"
+#include "cli/reservation.h"
 #include "cli/model.h"
 #include "cli/option.h"
 #include "proto/base/map.h"
@@ -588,10 +589,8 @@ int cli_sinfo(struct cli *c, int argc, char **argv)
 		return rc;
 	if (prepare(&s, &err))
 		return load_error(c, &err);
-	if (cli_args_has(&args, OPT_list_reservations)) {
-		printf("No reservations in the system\n");
-		return 0;
-	}
+	if (cli_args_has(&args, OPT_list_reservations))
+		return cli_list_reservations(c, !s.noheader);
 	iterate = cli_args_value(&args, OPT_iterate);
 	if (iterate && mu_number_parse("--iterate", iterate, 1, 86400 * 365, &seconds, &err)) {
 		cli_error(c, "Invalid --iterate specification: \"%s\" (seconds, 1 and up)", iterate);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "cli/array.h"
+#include "cli/reservation.h"
 #include "cli/scontrol.h"
 #include "cli/spec.h"
 #include "proto/hostlist.h"
@@ -486,11 +487,28 @@ static int change_partition(struct scontrol *s, const struct pair *pairs, size_t
 
 static int refuse(struct scontrol *s, const char *verb)
 {
-	cli_error(s->cli,
-		  "%s knows JobId=, NodeName= and PartitionName=; reservations, steps and licenses cannot be "
-		  "changed",
-		  verb);
+	cli_error(
+	    s->cli,
+	    "%s knows JobId=, NodeName=, PartitionName= and ReservationName=; steps and licenses cannot be "
+	    "changed",
+	    verb);
 	return 1;
+}
+
+/* "create reservation StartTime=..." need not name it; "update ReservationName=X ..." does. A job's update
+ * may have that key as well. */
+static bool names_reservation(char **words, size_t count, bool create)
+{
+	bool named = false;
+
+	if (count && !strchr(words[0], '='))
+		return strncasecmp(words[0], "reservation", strlen(words[0])) == 0 && strlen(words[0]) >= 3;
+	for (size_t i = 0; i < count; i++) {
+		if (strncasecmp(words[i], "job", 3) == 0 && !create)
+			return false;
+		named = named || (strncasecmp(words[i], "reservation", 11) == 0 && strchr(words[i], '='));
+	}
+	return named;
 }
 
 int scontrol_update(struct scontrol *s, char **words, size_t count)
@@ -498,6 +516,11 @@ int scontrol_update(struct scontrol *s, char **words, size_t count)
 	struct pair pairs[KEYS_MAX];
 	struct mu_err err = {0};
 
+	if (names_reservation(words, count, false)) {
+		size_t skip = strchr(words[0], '=') || strcasecmp(words[0], "skip") == 0 ? 0 : 1;
+
+		return scontrol_change_reservation(s, words + skip, count - skip, false);
+	}
 	/* "update job 5 ..." is what people write for "update JobId=5 ...". */
 	if (count >= 2 && !strchr(words[0], '=') &&
 	    (strncasecmp(words[0], "job", 3) == 0 || strncasecmp(words[0], "node", 4) == 0 ||
@@ -531,6 +554,11 @@ int scontrol_create(struct scontrol *s, char **words, size_t count)
 	struct pair pairs[KEYS_MAX];
 	struct mu_err err = {0};
 
+	if (names_reservation(words, count, true)) {
+		size_t skip = strchr(words[0], '=') ? 0 : 1;
+
+		return scontrol_change_reservation(s, words + skip, count - skip, true);
+	}
 	if (count && !strchr(words[0], '=') && strncasecmp(words[0], "partition", strlen(words[0])) == 0) {
 		words++;
 		count--;
@@ -543,8 +571,8 @@ int scontrol_create(struct scontrol *s, char **words, size_t count)
 		if (is_key(pairs[i].key, "PartitionName", 3) && pairs[i].value)
 			return change_partition(s, pairs, count, true);
 	}
-	cli_error(s->cli, "create knows PartitionName= only; nodes come from the configuration file, "
-			  "reservations do not exist");
+	cli_error(s->cli,
+		  "create knows ReservationName= and PartitionName=; nodes come from the configuration file");
 	return 1;
 }
 
@@ -554,8 +582,14 @@ int scontrol_delete(struct scontrol *s, char **words, size_t count)
 	Mu__PartitionUpdate u = MU__PARTITION_UPDATE__INIT;
 	Mu__PartitionConf conf = MU__PARTITION_CONF__INIT;
 
+	if (count == 1 && strncasecmp(words[0], "reservation", 11) == 0 && strchr(words[0], '='))
+		return scontrol_delete_reservation(s, strchr(words[0], '=') + 1);
+	if (count == 2 && !strchr(words[0], '=') &&
+	    strncasecmp(words[0], "reservation", strlen(words[0])) == 0)
+		return scontrol_delete_reservation(s, strchr(words[1], '=') ? strchr(words[1], '=') + 1
+									    : words[1]);
 	if (count != 1 || strncasecmp(words[0], "PartitionName=", 14) != 0) {
-		cli_error(s->cli, "delete knows PartitionName=NAME only");
+		cli_error(s->cli, "delete knows PartitionName=NAME and ReservationName=NAME");
 		return 1;
 	}
 	conf.name = words[0] + 14;

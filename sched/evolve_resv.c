@@ -411,6 +411,16 @@ static void set_active(struct sch_state *st, struct sch_resv *r, bool active)
 	sch__touch(st, &r->rec);
 }
 
+/* Plans were made around other reservations: what they promised cannot be kept, or need not. */
+static void forget_plans(struct sch_state *st)
+{
+	uint64_t id = 0;
+	for (struct sch_job *j = mu_map_next_u64(&st->plans, 0, &id); j; j = mu_map_next_u64(&st->plans, id + 1, &id)) {
+		sch__plan_clear(st, j);
+		sch__touch(st, &j->rec);
+	}
+}
+
 static void settle(struct sch_ev *ev, struct sch_resv *r)
 {
 	struct sch_state *st = ev->st;
@@ -419,6 +429,7 @@ static void settle(struct sch_ev *ev, struct sch_resv *r)
 	move_ends(st, r);
 	sch__resv_node_flags(st);
 	sch__touch(st, &r->rec);
+	forget_plans(st);
 	sch__pass_restart(st);
 }
 
@@ -521,6 +532,7 @@ void sch__resv_remove(struct sch_ev *ev, struct sch_resv *r)
 			sch__job_forget_resv(ev, j, r->row->name, hold);
 	mu_map_del_str(&st->resvs, r->row->name);
 	sch__gone(st, &r->rec);
+	forget_plans(st);
 	sch__resv_node_flags(st);
 	sch__pass_restart(st);
 }

@@ -7,22 +7,6 @@
 
 #define LIMIT_SEC_MAX (INT64_C(60) * UINT32_MAX)
 
-/* ---- what this version does not do ---- */
-
-static int unsupported(const Mu__JobSpec *s, struct mu_err *err)
-{
-	const struct {
-		bool asked;
-		int code;
-		const char *option;
-	} v[] = {
-	};
-	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
-		if (v[i].asked)
-			return mu_fail(err, v[i].code, "%s is not supported by this version", v[i].option);
-	return 0;
-}
-
 /* ---- partitions ---- */
 
 static bool listed(char *const *list, size_t count, const char *word)
@@ -394,9 +378,7 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 {
 	struct sch_want w = {.qos = spec->qos && *spec->qos ? spec->qos : "normal",
 			     .exclusive = spec->exclusive};
-	int rc = unsupported(spec, err);
-	if (!rc)
-		rc = find_parts(st, spec, &w, err);
+	int rc = find_parts(st, spec, &w, err);
 	if (!rc)
 		rc = want_tasks(st, spec, &w, err);
 	if (!rc)

@@ -435,7 +435,6 @@ uint32_t sch__resv_choices(const struct sch_state *st, const struct sch_job *j, 
 		while (at && ((at != j->resv_want->text && at[-1] != ',') || (at[len] && at[len] != ',')))
 			at = strstr(at + 1, r->row->name);
 		bool pulls = !j->resv_want && r->row->active && sch__resv_flag(r, RESV_FLAG_MAGNETIC);
-		steps++;
 		if ((at || pulls) && sch__resv_open_to(st, r, &who))
 			ret[n++] = r;
 	}

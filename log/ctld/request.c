@@ -362,6 +362,7 @@ static bool client_event(const Mu__Event *event)
 	case MU__EVENT__KIND_NODE_UPDATE:
 	case MU__EVENT__KIND_PARTITION_UPDATE:
 	case MU__EVENT__KIND_ACCOUNTS_CHANGED:
+	case MU__EVENT__KIND_RESERVATION_CHANGED:
 		return true;
 	case MU__EVENT__KIND_NODE_FENCED:
 		return event->author && event->author->operator_;

@@ -23,9 +23,9 @@
  *   expect why JOB TEXT...      in the paragraph that says why it waits, an underscore for a blank
  *   expect help JOB SECONDS Key:from->to ...    the smallest changes with which it would start by then
  *   resv NAME [create|delete|skip] [start=SEC] [end=SEC] [duration=MIN] [nodes=LIST] [nodecnt=N] [corecnt=N]
- *     [users=LIST] [accounts=LIST] [flags=LIST] [noflags=LIST] [licenses=LIST] ...   times since the story began
- *   expect resv NAME key=value ... | gone
- *   expect share ACCOUNT[/USER] usage=SEC fair=PERMILLE · expect sprio JOB age=N fair=N ... (parts add up)
+ *     [users=LIST] [accounts=LIST] [flags=LIST] [noflags=LIST] [licenses=LIST] ...   times since the story
+ * began expect resv NAME key=value ... | gone expect share ACCOUNT[/USER] usage=SEC fair=PERMILLE · expect
+ * sprio JOB age=N fair=N ... (parts add up)
  *
  * Usage: scenario FILE...            run; exit 1 on the first broken expectation or invariant
  *        scenario --record FILE OUT  run and write the event stream with its final digest
@@ -613,7 +613,8 @@ static const struct {
     {"release", act_release, false}, {"requeue", act_requeue, false},	 {"update", act_update, false},
     {"part", act_part, false},	     {"again", act_again, false},	 {"show", act_show, false},
     {"account", act_account, false}, {"user", act_user, false},		 {"qos", act_qos, false},
-    {"resv", act_resv, false},	     {"remove", act_remove, false},   {"expect", act_expect, false},	 {"budget", act_budget, false},
+    {"resv", act_resv, false},	     {"remove", act_remove, false},	 {"expect", act_expect, false},
+    {"budget", act_budget, false},
 };
 
 static bool run_line(struct story *s, char *line)
