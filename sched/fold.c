@@ -5,44 +5,6 @@
 
 #include "proto/hostlist.h"
 
-static bool same_but_node(const Mu__AllocNode *a, const Mu__AllocNode *b)
-{
-	if (a->cpus != b->cpus || a->mem_mib != b->mem_mib || a->tasks != b->tasks ||
-	    a->n_gres != b->n_gres || strcmp(a->cpu_list, b->cpu_list) != 0)
-		return false;
-	for (size_t i = 0; i < a->n_gres; i++) {
-		const Mu__GresGot *x = a->gres[i], *y = b->gres[i];
-		if (!sch__same(x->name, y->name) || !sch__same(x->type, y->type) || x->count != y->count ||
-		    x->n_index != y->n_index)
-			return false;
-		for (size_t k = 0; k < x->n_index; k++)
-			if (x->index[k] != y->index[k])
-				return false;
-	}
-	return true;
-}
-
-/* Neighbours that hold the same become one element with a folded list. */
-void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena)
-{
-	size_t out = 0;
-	const char **names = mu_arena_alloc(arena, (s->n_alloc + 1) * sizeof(names[0]));
-	for (size_t i = 0; i < s->n_alloc;) {
-		Mu__AllocNode *first = s->alloc[i];
-		size_t count = 0;
-		while (i < s->n_alloc && same_but_node(first, s->alloc[i]))
-			names[count++] = s->alloc[i++]->node;
-		if (count > 1) {
-			struct mu_buf buf = {0};
-			mu_hostlist_fold(names, count, &buf);
-			first->node = mu_arena_strdup(arena, (const char *)buf.data);
-			mu_buf_free(&buf);
-		}
-		s->alloc[out++] = first;
-	}
-	s->n_alloc = out;
-}
-
 static char *fold_picks(const struct sch_pick *pick, uint32_t count, struct mu_arena *arena)
 {
 	struct mu_buf buf = {0};

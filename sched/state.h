@@ -783,7 +783,6 @@ int sch__copy_fold(struct sch_state *st, Mu__Event *event, struct sch_changes *c
 void sch__copy_settle(struct sch_state *st, struct sch_changes *changes);
 
 /* fold.c */
-void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena);
 Mu__PlanSet *sch__fold_plan(const struct sch_state *st, const struct sch_job *j, int64_t start,
 			    const struct sch_pick *picks, uint32_t count, struct mu_arena *arena);
 const char *sch__fold_unavailable(const struct sch_state *st, const struct mu_bits *nodes,
