@@ -276,8 +276,9 @@ static int set_exclusive(const struct cli_given *g, struct mu_arena *arena, Mu__
 {
 	if (!g->value || strcasecmp(g->value, "exclusive") == 0) {
 		spec->has_exclusive = spec->exclusive = 1;
-	} else if (strcasecmp(g->value, "user") == 0 || strcasecmp(g->value, "mcs") == 0 ||
-		   strcasecmp(g->value, "topo") == 0) {
+	} else if (strcasecmp(g->value, "user") == 0) {
+		spec->has_exclusive_user = spec->exclusive_user = 1;
+	} else if (strcasecmp(g->value, "mcs") == 0 || strcasecmp(g->value, "topo") == 0) {
 		add_hint(g->option, g->value, arena, spec);
 	} else if (strcasecmp(g->value, "no") != 0) {
 		return bad(g, "nothing, user, mcs or topo", err);

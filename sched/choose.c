@@ -89,7 +89,7 @@ static bool done(const struct search *c)
 static struct sch_pick look(const struct search *c, uint32_t rank)
 {
 	struct sch_node *n = c->o->st->by_rank[rank];
-	struct sch_pick p = sch__fit(c->need, n, sch__overlay_see(c->o, n));
+	struct sch_pick p = sch__fit_in(c->need, c->o, n);
 	++*c->steps;
 	if (c->goal.each && p.tasks)
 		p.tasks = p.tasks >= c->goal.each ? c->goal.each : 0;
@@ -399,7 +399,9 @@ int sch__possible(const struct sch_state *st, const struct sch_need *need, const
 		abort();
 	for (uint32_t i = 0; i < st->node_count; i++)
 		o.room[i] = &empty;
-	uint32_t count = sch__choose(need, &o, nodes, required, NULL, &steps, pick);
+	struct sch_need by_itself = *need; /* Nobody else is there. */
+	by_itself.careful = false;
+	uint32_t count = sch__choose(&by_itself, &o, nodes, required, NULL, &steps, pick);
 	free(pick);
 	free(o.room);
 	return count ? 0 : MU_ENODECONFIG;

@@ -36,6 +36,8 @@ struct begun { /* one node of a start of this slice */
 	const Mu__AllocNode *row;
 	int64_t until_usec;
 	bool exclusive;
+	const struct sch_job *job;
+	const struct sch_part *part;
 };
 struct lane {
 	struct sch_part *part;
@@ -80,6 +82,7 @@ struct pass {
 	/* Backfill: */
 	struct sch_line *line; /* NULL until a plan stands or is needed */
 	struct list begun;
+	bool personal;	      /* it matters whose job is where: attempts are by user */
 	uint32_t reserved;    /* jobs visited in this pass whose plan stands */
 	uint32_t moves;	      /* plans of this slice that gave up a place */
 	uint32_t made;	      /* first plans of this slice */
@@ -254,7 +257,7 @@ static struct sch_line *line_of(struct pass *p)
 	sch__line_init(p->line, &p->overlay, p->arena, &p->steps);
 	for (size_t i = 0; i < p->begun.count; i++) {
 		const struct begun *b = p->begun.v[i];
-		sch__line_ends(p->line, b->node, b->row, b->exclusive, b->until_usec);
+		sch__line_ends(p->line, b->node, b->job, b->part, b->row, b->exclusive, b->until_usec);
 	}
 	return p->line;
 }
@@ -296,7 +299,9 @@ static bool plan_stands(struct pass *p, const struct attempt *a, const struct sc
 	bool ok = count > 0 && sch__line_licences(p->line, from, until);
 	for (uint32_t i = 0; i < count && ok; i++) {
 		struct sch_node *n = p->pick[i].node;
-		struct sch_pick fit = sch__fit(&a->need, n, sch__line_room(p->line, n, from, until));
+		struct sch_overlay view = {
+		    .st = p->st, .line = p->line, .from_usec = from, .until_usec = until};
+		struct sch_pick fit = sch__fit_in(&a->need, &view, n);
 		ok = n->usable && mu_bits_test(&a->nodes, n->rank) && fit.tasks >= p->pick[i].tasks &&
 		     fit.gpus >= p->pick[i].gpus;
 		p->steps++;
@@ -346,8 +351,8 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	/* Only a newcomer may push one who has a plan out of their number. */
 	bool newcomer = j->reason == REASON_None;
 	int64_t planned = plan_of(p, j);
-	bool full =
-	    p->reserved >= most || (!planned && !newcomer && p->st->plans.count + p->made >= (uint64_t)most + p->given_up);
+	bool full = p->reserved >= most ||
+		    (!planned && !newcomer && p->st->plans.count + p->made >= (uint64_t)most + p->given_up);
 	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
 	 * nobody is newly promised what the next tasks of an array before it will want. */
 	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
@@ -413,6 +418,17 @@ static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, 
 	return reason != REASON_None;
 }
 
+static void add_guest(struct pass *p, const struct sch_node *n, uint32_t cpus, const struct sch_job *j,
+		      const struct sch_part *part)
+{
+	if (!p->overlay.guest)
+		p->overlay.guest =
+		    mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(p->overlay.guest[0]));
+	struct sch_guest *g = mu_arena_alloc(p->arena, sizeof(*g));
+	*g = (struct sch_guest){.next = p->overlay.guest[n->rank], .job = j, .part = part, .cpus = cpus};
+	p->overlay.guest[n->rank] = g;
+}
+
 static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNode *row,
 		     const struct sch_job *j, const struct attempt *a)
 {
@@ -420,11 +436,15 @@ static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNo
 	b->node = n;
 	b->row = row;
 	b->exclusive = a->need.exclusive;
+	b->job = j;
+	b->part = a->part;
 	int64_t now = p->st->cluster->now_usec, from = plan_of(p, j) ? sch__counted_from(j, now) : now;
 	b->until_usec = from + sch__resv_length(p->st, p->in, from, sch__span(sch__job_limit_in(j, a->part)));
 	add(p, &p->begun, b, 0);
 	if (p->line)
-		sch__line_ends(p->line, n, row, b->exclusive, b->until_usec);
+		sch__line_ends(p->line, n, j, a->part, row, b->exclusive, b->until_usec);
+	if (a->need.careful)
+		add_guest(p, n, row->cpus, j, a->part);
 }
 
 /* False when a limit of accounts forbids it after all. */
@@ -501,10 +521,11 @@ static void judge(struct pass *p, struct attempt *a)
 	mu_bits_free(&up);
 }
 
-static struct attempt *attempt_of(struct pass *p, const struct sch_shape *shape, const struct sch_part *part)
+static struct attempt *attempt_of(struct pass *p, const struct sch_job *j, const struct sch_part *part)
 {
+	const struct sch_shape *shape = j->shape;
 	struct attempt *a = p->attempt[shape->id];
-	while (a && a->part != part)
+	while (a && (a->part != part || (p->personal && a->need.uid != j->who->uid)))
 		a = a->next;
 	if (a)
 		return a;
@@ -512,7 +533,7 @@ static struct attempt *attempt_of(struct pass *p, const struct sch_shape *shape,
 	a->next = p->attempt[shape->id];
 	a->part = part;
 	p->attempt[shape->id] = a;
-	sch__need(p->st, shape, part, &a->need);
+	sch__need(p->st, shape, part, j->who->uid, &a->need);
 	add(p, &p->attempts, a, 0);
 	judge(p, a);
 	return a;
@@ -685,7 +706,7 @@ static bool try(struct pass *p, struct lane *l, struct sch_job *j)
 		drop_own_plan(p, l, j);
 		return false;
 	}
-	struct attempt *a = attempt_of(p, j->shape, l->part);
+	struct attempt *a = attempt_of(p, j, l->part);
 	if (a->reason) {
 		set_reason(p, l, j, a->reason, a->detail);
 		drop_own_plan(p, l, j);
@@ -903,7 +924,7 @@ static void open_plans(struct pass *p)
 		    c->cursor && (tier > c->cursor_tier || (tier == c->cursor_tier && j->queue_key < cursor));
 		p->reserved += before;
 		if (before && more_behind(p, j))
-			mu_bits_or(&p->arrays, &attempt_of(p, j->shape, part)->nodes);
+			mu_bits_or(&p->arrays, &attempt_of(p, j, part)->nodes);
 	}
 	if (p->last && st->config.backfill)
 		line_of(p);
@@ -922,6 +943,7 @@ static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budge
 	SCH_SET(p->d, planner, SCH_PLANNER_VERSION);
 	SCH_SET(p->d, budget, budget);
 	sch__overlay_init(&p->overlay, st, arena);
+	p->personal = sch__personal(st);
 	mu_bits_copy(&p->avail, &st->open);
 	p->attempt = mu_arena_alloc(arena, (st->shape_id_cap + 1) * sizeof(p->attempt[0]));
 	p->pick = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(p->pick[0]));

@@ -65,6 +65,20 @@ static bool fits(struct sch_state *st, const struct sch_alloc *a, uint32_t count
 	return ok;
 }
 
+static bool company_fits(struct sch_state *st, const struct sch_need *need, const struct sch_alloc *a,
+			 uint32_t count)
+{
+	const struct sch_overlay o = {.st = st};
+	bool ok = true;
+	for (uint32_t i = 0; i < count && ok && need->careful; i++) {
+		struct sch_company c;
+		sch__company(need, &o, a[i].node, &c);
+		ok = sch__welcome(need, &c) && (need->exclusive || need->cpu_cap == UINT32_MAX ||
+						c.part_cpus + (uint64_t)a[i].cpus <= need->cpu_cap);
+	}
+	return ok;
+}
+
 /* The same device must not be named twice in one element. */
 static bool devices_once(const struct sch_alloc *a)
 {
@@ -115,8 +129,9 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 		return;
 	}
 	struct sch_need need;
-	sch__need(st, j->shape, p, &need);
-	ok = open_alloc(ev, s, &a, &count, &places) == 0 && fits(st, a, count, need.exclusive);
+	sch__need(st, j->shape, p, j->who->uid, &need);
+	ok = open_alloc(ev, s, &a, &count, &places) == 0 && fits(st, a, count, need.exclusive) &&
+	     company_fits(st, &need, a, count);
 	for (uint32_t i = 0; i < count && ok; i++)
 		ok = devices_once(&a[i]) && mu_bits_test(&p->nodes, a[i].node->rank);
 	if (ok) {

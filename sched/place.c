@@ -32,7 +32,7 @@ static void need_gpus(const struct sch_state *st, const struct sch_part *p, stru
 }
 
 void sch__need(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
-	       struct sch_need *ret)
+	       uint32_t uid, struct sch_need *ret)
 {
 	const Mu__PartitionConf *c = p->row->conf;
 	*ret = (struct sch_need){.shape = shape,
@@ -40,7 +40,12 @@ void sch__need(const struct sch_state *st, const struct sch_shape *shape, const 
 				 .by_socket = st->config.by_socket,
 				 .memory = st->config.memory,
 				 .emptiest = st->config.lln || c->lln,
-				 .max_nodes = c->has_max_nodes ? c->max_nodes : 0};
+				 .max_nodes = c->has_max_nodes ? c->max_nodes : 0,
+				 .user_only = shape->user_only || c->exclusive_user,
+				 .uid = uid,
+				 .part = p,
+				 .cpu_cap = c->max_cpus_node ? c->max_cpus_node : UINT32_MAX};
+	ret->careful = c->max_cpus_node || sch__personal(st);
 	ret->exclusive =
 	    shape->exclusive || (c->oversubscribe && strcasecmp(c->oversubscribe, "EXCLUSIVE") == 0);
 	ret->tasks_per_core = shape->tasks_per_core ? shape->tasks_per_core : st->config.one_task_per_core;
@@ -88,8 +93,7 @@ static uint32_t sockets_free(const struct sch_node *n, const struct sch_room *r,
 	return count;
 }
 
-/* CPUs that a job could use of what is free. */
-static uint32_t cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
+static uint32_t all_cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
 {
 	uint32_t tpc = sch__tpc(n), end = cpu_end(n), cores = end / tpc, step = step_of(need, n);
 	uint32_t free = cores > r->cores ? cores - r->cores : 0;
@@ -98,6 +102,17 @@ static uint32_t cpus_free(const struct sch_need *need, const struct sch_node *n,
 	if (need->by_socket)
 		free = sockets_free(n, r, step, end) * (step / tpc);
 	return free * cpus_per_core(need, n);
+}
+
+/* CPUs that a job could use of what is free, as far as its partition lets it. */
+static uint32_t cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
+{
+	uint32_t free = all_cpus_free(need, n, r), step = step_of(need, n), tpc = sch__tpc(n),
+		 cap = need->cpu_cap;
+	if (cap == UINT32_MAX)
+		return free;
+	cap = need->by_core || need->by_socket ? cap / step * (step / tpc) * cpus_per_core(need, n) : cap;
+	return free < cap ? free : cap;
 }
 
 static bool asked(const struct sch_ask *ask, const Mu__GresHave *have)

@@ -301,7 +301,7 @@ int sch__part_size(const struct sch_state *st, const struct sch_part *p, const s
 {
 	struct sch_need need;
 	struct mu_bits nodes = {0}, required = {0};
-	sch__need(st, shape, p, &need);
+	sch__need(st, shape, p, 0, &need);
 	int rc = sch__filter(st, &need, p, arena, &nodes, &required, err);
 	if (!rc)
 		rc = sch__feasible(st, &need, p, &nodes, &required);

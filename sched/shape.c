@@ -42,6 +42,7 @@ static void canonical(const Mu__JobSpec *spec, const struct sch_want *want, Mu__
 	SCH_SET(ret, cpus_per_gpu, spec->cpus_per_gpu);
 	SCH_SET(ret, contiguous, spec->contiguous);
 	SCH_SET(ret, spread_job, spec->spread_job);
+	SCH_SET(ret, exclusive_user, spec->exclusive_user);
 	SCH_SET(ret, use_min_nodes, spec->use_min_nodes);
 	SCH_SET(ret, requeue, sch__grows(spec, want)); /* Two that only the key knows. */
 	SCH_SET(ret, no_kill, spec->has_cpus_per_task);
@@ -71,6 +72,7 @@ void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *w, struct 
 	ret->contiguous = spec->contiguous;
 	ret->spread = spec->spread_job;
 	ret->fewest = spec->use_min_nodes;
+	ret->user_only = spec->exclusive_user;
 	ret->grows = sch__grows(spec, w);
 	ret->cpus_given = spec->has_cpus_per_task;
 	ret->job_gpus = w->job_gpus;
@@ -107,6 +109,7 @@ static struct sch_shape *build(struct sch_state *st, const Mu__JobSpec *spec, co
 	if (s->id >= st->shape_id_cap)
 		st->shape_id_cap = s->id + 1;
 	sch__shape_plain(spec, want, s);
+	st->user_shapes += s->user_only;
 	s->part_count = (uint32_t)spec->n_partition;
 	s->part = sch__alloc(st, spec->n_partition * sizeof(s->part[0]));
 	for (size_t i = 0; i < spec->n_partition; i++)
@@ -150,6 +153,7 @@ void sch__shape_drop(struct sch_state *st, struct sch_shape **s)
 		return;
 	mu_map_del(&st->shapes, old->key.b, sizeof(old->key.b));
 	mu_bits_clear(&st->shape_ids, old->id);
+	st->user_shapes -= old->user_only;
 	for (uint32_t i = 0; i < old->part_count; i++)
 		sch__str_drop(st, &old->part[i]);
 	sch__free(st, old->part, old->part_count * sizeof(old->part[0]));

@@ -75,6 +75,7 @@ struct sch_shape {
 	bool fewest;	     /* of a range of nodes the least, not the most */
 	bool grows;	     /* tasks follow from the number of nodes */
 	bool cpus_given;     /* the job names its CPUs per task */
+	bool user_only;	     /* shares nodes with jobs of its user only */
 	struct sch_ask *ask; /* of each node */
 	uint32_t ask_count;
 	struct sch_ask *task_ask; /* of each task */
@@ -251,8 +252,9 @@ struct sch_config_rec {
 	Mu__ConfigRow *row;
 	bool by_core, by_socket, memory, lln, one_task_per_core; /* SelectTypeParameters */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
-	bool backfill;				       /* SchedulerType */
-	uint32_t bf_max_job, bf_max_user, bf_max_part, bf_max_array; /* SchedulerParameters; 0: no bound of its own */
+	bool backfill; /* SchedulerType */
+	uint32_t bf_max_job, bf_max_user, bf_max_part,
+	    bf_max_array; /* SchedulerParameters; 0: no bound of its own */
 	int64_t bf_window_usec, bf_resolution_usec;
 };
 
@@ -306,6 +308,7 @@ struct sch_state {
 	struct mu_map strs, specs, people, shapes;
 	struct mu_bits shape_ids;
 	uint32_t shape_id_cap;
+	uint32_t user_shapes; /* of the shapes, those that are user_only */
 	struct mu_pool job_pool, run_pool, answer_pool;
 
 	uint64_t wake_pos;   /* position of the last event that could change a pass */
@@ -554,9 +557,14 @@ struct sch_need { /* a shape in one partition */
 	uint32_t max_nodes;	 /* of the partition; 0: no bound */
 	uint32_t tasks_per_core; /* 0: as its threads allow */
 	uint32_t node_gpus, task_gpus, cpus_per_gpu;
+	bool careful; /* company matters: see sch__fit_in */
+	bool user_only;
+	uint32_t uid;
+	const struct sch_part *part;
+	uint32_t cpu_cap; /* CPUs of one node that it may have at most */
 };
 void sch__need(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
-	       struct sch_need *ret);
+	       uint32_t uid, struct sch_need *ret);
 bool sch__node_serves(const struct sch_need *need, struct sch_node *n); /* could ever, when empty */
 struct sch_pick {
 	struct sch_node *node;
@@ -574,11 +582,32 @@ struct sch_overlay {
 	uint32_t used_count;
 	struct sch_line *line; /* not NULL: rooms are what the line leaves from FROM until UNTIL */
 	int64_t from_usec, until_usec;
+	struct sch_guest **guest; /* by rank: starts laid over; may be NULL */
+};
+struct sch_guest {
+	struct sch_guest *next;
+	const struct sch_job *job;
+	const struct sch_part *part;
+	uint32_t cpus;
 };
 void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct mu_arena *arena);
 void sch__overlay_free(struct sch_overlay *o);
 const struct sch_room *sch__overlay_see(const struct sch_overlay *o, const struct sch_node *n);
 struct sch_room *sch__overlay_own(struct sch_overlay *o, const struct sch_node *n, struct mu_arena *arena);
+/* company.c */
+struct sch_company {
+	uint32_t part_cpus; /* held by jobs of the need's partition */
+	bool strangers;	    /* jobs of other users */
+	bool owned;	    /* one of those shares with its own user only */
+};
+bool sch__user_only(const struct sch_job *j, const struct sch_part *p);
+bool sch__personal(const struct sch_state *st); /* it matters whose job is where */
+void sch__company(const struct sch_need *need, const struct sch_overlay *o, const struct sch_node *n,
+		  struct sch_company *ret);
+bool sch__welcome(const struct sch_need *need, const struct sch_company *c);
+/* sch__fit within what the overlay leaves, and in the company that is there. */
+struct sch_pick sch__fit_in(const struct sch_need *need, const struct sch_overlay *o, struct sch_node *n);
+
 /* choose.c */
 /* Chooses among CANDIDATES (by rank), required ones first. Adds what it looked at to *steps. RET has
  * node_count places. Returns how many nodes were chosen; 0: does not fit. HINT (may be NULL): first rank
@@ -639,6 +668,8 @@ struct sch_line_span { /* a planned job on one node */
 struct sch_line_end { /* something on one node becomes free */
 	struct sch_line_end *next;
 	int64_t at_usec;
+	const struct sch_job *job;
+	const struct sch_part *part;
 	struct sch_use use;
 };
 struct sch_line_delta;
@@ -681,7 +712,9 @@ struct sch_line {
 /* Builds the line over ROOMS from the running jobs and the plans in State. All memory is ARENA's. */
 void sch__line_init(struct sch_line *line, const struct sch_overlay *rooms, struct mu_arena *arena,
 		    uint64_t *steps);
-void sch__line_ends(struct sch_line *line, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive,
+bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, const struct sch_node *n);
+void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struct sch_job *j,
+		    const struct sch_part *p, const Mu__AllocNode *row, bool exclusive,
 		    int64_t at_usec); /* a start made meanwhile */
 void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct sch_need *need,
 		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count);
@@ -776,8 +809,9 @@ void sch__node_free(struct sch_state *st, struct sch_node *n);
 struct sch_part *sch__part_build(struct sch_state *st, Mu__PartitionRow *row); /* takes ROW */
 void sch__parts_order(struct sch_state *st);
 
-/* help.c: copies of State to decide over again. A copy has neither answers nor steps; ROWS grows by those copied; NULL when it does
- * not load. Folding gives the verdict's code, with its sentence in ERR (may be NULL); settling decides until nothing is left. */
+/* help.c: copies of State to decide over again. A copy has neither answers nor steps; ROWS grows by those
+ * copied; NULL when it does not load. Folding gives the verdict's code, with its sentence in ERR (may be
+ * NULL); settling decides until nothing is left. */
 struct sch_state *sch__copy(const struct sch_state *st, uint64_t *rows);
 int sch__copy_fold(struct sch_state *st, Mu__Event *event, struct sch_changes *changes, struct mu_err *err);
 void sch__copy_settle(struct sch_state *st, struct sch_changes *changes);

@@ -11,13 +11,14 @@ struct answer {
 };
 
 static void ask_part(struct sch_line *line, const struct sch_shape *shape, const struct sch_part *p,
-		     int64_t length, struct mu_arena *arena, struct sch_pick *pick, struct answer *ret)
+		     uint32_t uid, int64_t length, struct mu_arena *arena, struct sch_pick *pick,
+		     struct answer *ret)
 {
 	const struct sch_state *st = line->st;
 	struct sch_need need;
 	struct mu_bits nodes = {0}, required = {0};
 	int64_t now = line->now_usec;
-	sch__need(st, shape, p, &need);
+	sch__need(st, shape, p, uid, &need);
 	ret->part = p;
 	if (p->state == SCH_PART_UP && sch__filter(st, &need, p, arena, &nodes, &required, NULL) == 0) {
 		const struct sch_resv *in = line->in;
@@ -74,7 +75,7 @@ int sch_test_only(const struct sch_state *st, const Mu__Event *event, struct mu_
 			continue;
 		}
 		int64_t length = sch__length(sch__part_limit(want.part[i], spec));
-		ask_part(&line, &shape, want.part[i], length, arena, pick, &a);
+		ask_part(&line, &shape, want.part[i], event->author->uid, length, arena, pick, &a);
 		if (!a.count || (best.count && a.start_usec >= best.start_usec))
 			continue;
 		best = a;

@@ -38,9 +38,11 @@ static struct sch_line_end *add_end(struct sch_line *line, const struct sch_node
 	return e;
 }
 
-static void alloc_ends(struct sch_line *line, const struct sch_alloc *a, int64_t at)
+static void alloc_ends(struct sch_line *line, const struct sch_job *j, const struct sch_alloc *a, int64_t at)
 {
 	struct sch_line_end *e = add_end(line, a->node, at);
+	e->job = j;
+	e->part = sch__part(line->st, sch__text(j->partition));
 	uint32_t tpc = sch__tpc(a->node);
 	e->use.cpus = mu_bits_count(&a->cpu);
 	e->use.cores = (e->use.cpus + tpc - 1) / tpc;
@@ -50,10 +52,12 @@ static void alloc_ends(struct sch_line *line, const struct sch_alloc *a, int64_t
 		e->use.gres[a->got[i].entry] += a->got[i].count;
 }
 
-void sch__line_ends(struct sch_line *line, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive,
-		    int64_t at_usec)
+void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struct sch_job *j,
+		    const struct sch_part *p, const Mu__AllocNode *row, bool exclusive, int64_t at_usec)
 {
 	struct sch_line_end *e = add_end(line, n, at_usec);
+	e->job = j;
+	e->part = p;
 	uint32_t tpc = sch__tpc(n);
 	e->use.cpus = row->cpus;
 	e->use.cores = (row->cpus + tpc - 1) / tpc;
@@ -82,7 +86,7 @@ static void running_ends(struct sch_line *line)
 		sch__line_lic(line, j, 0, at, false);
 		for (uint32_t i = 0; i < j->run->alloc_count; i++)
 			if (!j->run->alloc[i].released && !j->run->alloc[i].lost)
-				alloc_ends(line, &j->run->alloc[i], at);
+				alloc_ends(line, j, &j->run->alloc[i], at);
 	}
 }
 
@@ -94,7 +98,7 @@ static void completing_ends(struct sch_line *line)
 		for (uint32_t i = 0; n->row->flags & NODE_FLAG_COMPLETING && i < n->hold_count; i++) {
 			const struct sch_alloc *a = sch__alloc_on(n->hold[i].job, n->hold[i].attempt, n);
 			if (n->hold[i].job->state == JOB_COMPLETING && !a->lost)
-				alloc_ends(line, a, line->now_usec);
+				alloc_ends(line, n->hold[i].job, a, line->now_usec);
 		}
 	}
 }
@@ -186,7 +190,7 @@ static void standing_plan(struct sch_line *line, const struct sch_job *j, struct
 		return;
 	struct sch_need need;
 	int64_t from = j->plan_start_usec, until = from + sch__length(sch__job_limit_in(j, p));
-	sch__need(line->st, j->shape, p, &need);
+	sch__need(line->st, j->shape, p, j->who->uid, &need);
 	if (from <= line->now_usec)
 		from = line->now_usec + 1;
 	sch__line_plan(line, j, &need, from, until > from ? until : from + 1, pick, count);
@@ -272,7 +276,7 @@ void sch__line_init(struct sch_line *line, const struct sch_overlay *rooms, stru
 
 /* ---- one node ---- */
 
-static bool seen(const struct sch_line *line, const struct sch_line_span *s, const struct sch_node *n)
+bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, const struct sch_node *n)
 {
 	if (s->resv) { /* Whole nodes are asked of the mask where the moment is now; so are CPUs. */
 		const struct sch_resv *in = line->in;
@@ -361,6 +365,7 @@ static void copy_room(struct sch_room *dst, const struct sch_room *src, const st
 	struct sch_gres_room *gres = dst->gres;
 	*dst = *src;
 	dst->gres = gres;
+	dst->cpu = (struct mu_bits){0}; /* Which ones will be free nobody knows: only how many. */
 	for (size_t g = 0; g < n->row->n_gres; g++)
 		dst->gres[g].count = src->gres[g].count;
 }
@@ -400,7 +405,8 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 	const struct sch_room *base = line->rooms->room[n->rank] ? line->rooms->room[n->rank] : &n->room;
 	uint32_t i = 0, exclusive = base->exclusive;
 	line->peak.gres = line->gres;
-	if (!line->spans[n->rank] || line->no_spans) { /* Most nodes: nothing is taken later, all only comes free. */
+	if (!line->spans[n->rank] ||
+	    line->no_spans) { /* Most nodes: nothing is taken later, all only comes free. */
 		copy_room(&line->peak, base, n);
 		for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
 			if (e->at_usec <= from_usec)
@@ -410,7 +416,7 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 	const struct sch_line_order *o = order_of(line, n);
 	copy_room(&at, base, n);
 	for (; i < o->count && o->v[i].at_usec <= from_usec; i++)
-		if (!o->v[i].span || seen(line, o->v[i].span, n))
+		if (!o->v[i].span || sch__line_sees(line, o->v[i].span, n))
 			apply(&at, n, &o->v[i], &exclusive);
 	copy_room(&line->peak, &at, n);
 	/* Within the span more can only be taken where a plan begins. */
@@ -418,7 +424,7 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 		int64_t moment = o->v[i].at_usec;
 		bool more = false;
 		for (; i < o->count && o->v[i].at_usec == moment; i++) {
-			if (o->v[i].span && !seen(line, o->v[i].span, n))
+			if (o->v[i].span && !sch__line_sees(line, o->v[i].span, n))
 				continue;
 			apply(&at, n, &o->v[i], &exclusive);
 			more = more || o->v[i].take;

@@ -298,7 +298,7 @@ static void look_at_nodes(struct wait *w)
 {
 	if (!w->j->shape)
 		return;
-	sch__need(w->st, w->j->shape, w->part, &w->need);
+	sch__need(w->st, w->j->shape, w->part, w->j->who->uid, &w->need);
 	if (sch__filter(w->st, &w->need, w->part, w->arena, &w->nodes, &w->required, NULL))
 		return;
 	say_nodes(w);

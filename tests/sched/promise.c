@@ -29,6 +29,7 @@ struct world {
 	struct mu_seed seed;
 	struct mu_arena arena;
 	uint32_t nodes, jobs;
+	bool personal; /* some jobs share nodes with their own user's only */
 	int64_t promise[IDS]; /* by id: the earliest planned start seen; 0: none yet. Of an array: its next
 				 task */
 	int64_t ends[IDS];    /* by id: when the running job will end */
@@ -61,7 +62,8 @@ static Mu__Event *blank(struct world *w, Mu__Event__KindCase kind)
 
 static Mu__Config *config(struct world *w)
 {
-	static const char *const select[] = {"CR_CORE", "CR_CPU", "CR_CORE_MEMORY", "CR_CPU_MEMORY"};
+	static const char *const select[] = {"CR_CORE",	      "CR_CPU",	   "CR_CORE_MEMORY",
+					     "CR_CPU_MEMORY", "CR_SOCKET", "CR_LLN,CR_CPU"};
 	static const char *const bounds[] = {"", "bf_max_job_test=1", "bf_max_job_test=3,bf_resolution=1",
 					     "bf_max_job_user=2", "bf_resolution=600,bf_window=600"};
 	Mu__Config *c = NEW(w, Mu__Config, mu__config__init);
@@ -74,7 +76,7 @@ static Mu__Config *config(struct world *w)
 		n->name = mu_arena_printf(&w->arena, "n%u", i);
 		SET(n, cpus, threads * (1 + below(w, 5)));
 		SET(n, threads_per_core, threads);
-		SET(n, sockets, 1);
+		SET(n, sockets, chance(w, 30) && n->cpus / threads % 2 == 0 ? 2 : 1);
 		SET(n, real_memory_mib, 1000 * (1 + below(w, 3)));
 		SET(n, weight, 1 + below(w, 3));
 		if (chance(w, 60)) {
@@ -95,11 +97,15 @@ static Mu__Config *config(struct world *w)
 			if (i == 0 || chance(w, 60))
 				p->node[p->n_node++] = mu_arena_printf(&w->arena, "n%u", n);
 		SET(p, max_time_sec, -1);
+		if (i == 1 && chance(w, 30))
+			SET(p, max_cpus_node, 1 + below(w, 4));
+		SET(p, exclusive_user, w->personal && chance(w, 20));
+		SET(p, lln, chance(w, 20));
 	}
 	SET(c, first_job_id, 1);
 	SET(c, min_job_age_sec, 1000000);
 	SET(c, slurmd_timeout_sec, 0);
-	c->select_type_parameters = (char *)select[below(w, 4)];
+	c->select_type_parameters = (char *)select[below(w, 6)];
 	Mu__KeyValue *k = NEW(w, Mu__KeyValue, mu__key_value__init);
 	k->key = (char *)"SchedulerParameters";
 	k->value = (char *)bounds[below(w, 5)];
@@ -126,7 +132,7 @@ static void found(struct world *w)
 		const Mu__NodeRow *row = sch_node(w->h.st, n->name);
 		SET(n, cpus, row->cpus);
 		SET(n, threads_per_core, row->threads_per_core);
-		SET(n, sockets, 1);
+		SET(n, sockets, row->sockets);
 		SET(n, cores_per_socket, row->cores_per_socket);
 		SET(n, real_memory_mib, row->real_memory_mib);
 		n->n_gres = row->n_gres;
@@ -170,6 +176,7 @@ static void shape(struct world *w, Mu__JobSpec *s)
 	if (chance(w, 10))
 		s->has_ntasks = 0;
 	SET(s, contiguous, chance(w, 8));
+	SET(s, exclusive_user, w->personal && chance(w, 15));
 	SET(s, spread_job, chance(w, 8));
 	SET(s, use_min_nodes, chance(w, 8));
 }
@@ -334,6 +341,7 @@ static bool run(uint64_t seed, uint64_t *plans, uint64_t *kept)
 	h_open(&w.h, true);
 	w.h.every = 50;
 	w.nodes = 1 + below(&w, 6);
+	w.personal = chance(&w, 40);
 	w.h.budget = chance(&w, 40) ? 1 + below(&w, 40) : 100000;
 	found(&w);
 	bool ok = true;

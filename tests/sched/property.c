@@ -25,6 +25,7 @@ struct world {
 	Mu__Config *config;
 	uint32_t nodes;
 	bool reserves; /* reservations come and go */
+	bool personal; /* some jobs share nodes with their own user's only */
 };
 
 static uint32_t below(struct world *w, uint32_t n)
@@ -102,12 +103,17 @@ static Mu__PartitionConf *random_part(struct world *w, uint32_t i)
 		p->oversubscribe = (char *)"EXCLUSIVE";
 	if (chance(w, 20))
 		SET(p, max_nodes, 1 + below(w, 3));
+	if (chance(w, 20))
+		SET(p, max_cpus_node, 1 + below(w, 4));
+	SET(p, exclusive_user, w->personal && chance(w, 20));
+	SET(p, lln, chance(w, 20));
 	return p;
 }
 
 static Mu__Config *random_config(struct world *w)
 {
-	static const char *const select[] = {"CR_CORE", "CR_CPU", "CR_CORE_MEMORY", "CR_CPU_MEMORY"};
+	static const char *const select[] = {"CR_CORE",	      "CR_CPU",	   "CR_CORE_MEMORY",
+					     "CR_CPU_MEMORY", "CR_SOCKET", "CR_LLN,CR_CPU"};
 	static const char *const enforce[] = {"NO", "ANY", "ALL"};
 	Mu__Config *c = NEW(w, Mu__Config, mu__config__init);
 	c->cluster_name = (char *)"random";
@@ -125,7 +131,7 @@ static Mu__Config *random_config(struct world *w)
 	SET(c, requeue_needs_fence, chance(w, 20));
 	SET(c, job_requeue, chance(w, 80));
 	SET(c, max_job_count, 60);
-	c->select_type_parameters = (char *)select[below(w, 4)];
+	c->select_type_parameters = (char *)select[below(w, 6)];
 	c->enforce_part_limits = (char *)enforce[below(w, 3)];
 	if (chance(w, 50))
 		SET(c, def_mem_cpu_mib, 100);
@@ -172,6 +178,7 @@ static void random_shape(struct world *w, Mu__JobSpec *s)
 	if (chance(w, 5))
 		SET(s, ntasks_per_gpu, 1 + below(w, 2));
 	SET(s, contiguous, chance(w, 6));
+	SET(s, exclusive_user, w->personal && chance(w, 10));
 	SET(s, spread_job, chance(w, 6));
 	SET(s, use_min_nodes, chance(w, 6));
 }
@@ -590,6 +597,7 @@ static void open_world(struct world *w, uint64_t seed)
 	w->h.budget = chance(w, 30) ? 1 + below(w, 20) : 100000;
 	w->nodes = 1 + below(w, NODES_MAX);
 	w->reserves = chance(w, 60);
+	w->personal = chance(w, 30);
 	w->config = random_config(w);
 	Mu__Event *e = blank(w);
 	founding(w, e);
