@@ -180,6 +180,12 @@ static void job_place(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 		mu_buf_printf(o, "BatchHost=%s", j->batch_host);
 	}
 	line(r);
+	if (s->switches) {
+		mu_buf_printf(o, "ReqSwitch=%u", s->switches);
+		if (s->has_switches_wait_sec)
+			mu_buf_printf(o, " WaitForSwitch=%s", span_of(a, true, s->switches_wait_sec, ""));
+		line(r);
+	}
 	mu_buf_printf(o, "NumNodes=%u", nodes);
 	if (waits && j->nodes_max > nodes)
 		mu_buf_printf(o, "-%u", j->nodes_max);

@@ -298,6 +298,24 @@ static int set_hint_kind(const struct cli_given *g, struct mu_err *err)
 	return g->value ? bad(g, "compute_bound, memory_bound, multithread or nomultithread", err) : 0;
 }
 
+/* "2", "2@1:00:00" */
+static int set_switches(const struct cli_given *g, Mu__JobSpec *spec, struct mu_err *err)
+{
+	const char *at = strchr(g->value, '@');
+	char count[24];
+	int64_t number;
+
+	snprintf(count, sizeof count, "%.*s", (int)strcspn(g->value, "@"), g->value);
+	if (mu_number_parse("--switches", count, 1, INT32_MAX, &number, err))
+		return MU_EINVAL;
+	spec->has_switches = 1;
+	spec->switches = (uint32_t)number;
+	spec->has_switches_wait_sec = at != NULL;
+	if (at && (mu_span_parse(at + 1, &spec->switches_wait_sec, NULL) || spec->switches_wait_sec < 0))
+		return bad(g, "count[@time]", err);
+	return 0;
+}
+
 static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
 {
 	switch (g->option->id) {
@@ -332,6 +350,8 @@ static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpe
 		return set_priority(g, spec, err);
 	case OPT_signal:
 		return cli_spec_signal(g->value, spec, err);
+	case OPT_switches:
+		return set_switches(g, spec, err);
 	default:
 		return 0; /* the command's own: parsable, wrap, wait ... ; counts of GPUs follow when all is
 			     known */
@@ -615,7 +635,6 @@ static int check_hint(const struct cli_given *g, struct mu_err *err)
 {
 	struct mu_distribution distribution;
 	int64_t number;
-	char count[24];
 
 	switch (g->option->id) {
 	case OPT_core_spec:
@@ -626,9 +645,6 @@ static int check_hint(const struct cli_given *g, struct mu_err *err)
 		return mu_number_parse("--wait-all-nodes", g->value, 0, 1, &number, err);
 	case OPT_distribution:
 		return mu_distribution_parse(g->value, &distribution, err);
-	case OPT_switches:
-		snprintf(count, sizeof count, "%.*s", (int)strcspn(g->value, "@"), g->value);
-		return mu_number_parse("--switches", count, 1, UINT32_MAX, &number, err);
 	case OPT_propagate:
 		return g->value ? cli_environment_check_limits(g->value, err) : 0;
 	case OPT_hint:

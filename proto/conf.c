@@ -1,5 +1,6 @@
 /* proto/conf.c: slurm.conf, gres.conf and cgroup.conf to Mu__Config. See conf.h. The syntax is in
- * conf_text.c, keys in conf_key.c, nodes and partitions in conf_node.c, devices in conf_gres.c. */
+ * conf_text.c, keys in conf_key.c, nodes and partitions in conf_node.c, devices in conf_gres.c,
+ * switches in conf_topology.c. */
 #include "proto/conf.h"
 
 #include <string.h>
@@ -23,6 +24,8 @@ static int parse(struct conf *c, const char *text)
 		rc = conf__finish_gres(c);
 	if (!rc)
 		rc = conf__finish_partitions(c);
+	if (!rc)
+		rc = conf__finish_topology(c);
 	return rc;
 }
 
@@ -35,6 +38,7 @@ static int run(struct conf *c, const char *text, Mu__Config **ret_config)
 	c->partitions.end = &c->partitions.first;
 	c->sets.end = &c->sets.first;
 	c->downs.end = &c->downs.first;
+	c->switches.end = &c->switches.first;
 	mu_buf_str(&c->idle, "");
 	mu_hasher_init(&c->hash);
 	int rc = parse(c, text);
@@ -49,6 +53,7 @@ static int run(struct conf *c, const char *text, Mu__Config **ret_config)
 	mu_map_clear(&c->notes);
 	mu_map_clear(&c->node_at);
 	mu_map_clear(&c->set_at);
+	mu_map_clear(&c->switch_at);
 	mu_buf_free(&c->idle);
 	return rc == MU_ESYNTAX || !rc ? rc : MU_EINVAL;
 }

@@ -21,6 +21,7 @@ enum {
 	CONF__MAX_NODES = 65536,     /* as many as Slurm numbers */
 	CONF__MAX_PARTITIONS = 1000, /* squeue and sinfo list them all */
 	CONF__MAX_CONTROLLERS = 9,
+	CONF__MAX_SWITCHES = 20000,
 	CONF__MAX_FILES_GRES = 256, /* devices in one File= */
 };
 
@@ -61,12 +62,13 @@ struct conf {
 	int line;
 	int files, lines;
 	struct mu_hasher hash;
-	struct conf__lines nodes, partitions, sets, downs;
-	const char **value;    /* by row of confkeys.def; NULL: not written */
-	struct mu_map notes;   /* sentences given already */
-	struct mu_map node_at; /* name to index + 1 */
-	struct mu_map set_at;  /* node set's name to its conf__line */
-	struct mu_buf idle;    /* keys that act on nothing */
+	struct conf__lines nodes, partitions, sets, downs, switches;
+	const char **value;	 /* by row of confkeys.def; NULL: not written */
+	struct mu_map notes;	 /* sentences given already */
+	struct mu_map node_at;	 /* name to index + 1 */
+	struct mu_map switch_at; /* name to its Mu__SwitchConf */
+	struct mu_map set_at;	 /* node set's name to its conf__line */
+	struct mu_buf idle;	 /* keys that act on nothing */
 	struct conf__host host[CONF__MAX_CONTROLLERS], control, backup;
 	int hosts;
 	struct records *gres; /* of conf_gres.c, while gres.conf is read */
@@ -98,6 +100,11 @@ const char *conf__value(const struct conf *c, const char *key); /* as shown, def
 int conf__node_index(const struct conf *c, const char *name);
 int conf__finish_nodes(struct conf *c);
 int conf__finish_partitions(struct conf *c);
+
+/* ---- conf_topology.c ---- */
+bool conf__is_topology(const char *key); /* a line of the main file that begins so belongs there */
+int conf__take_topology(struct conf *c, struct conf__line *line);
+int conf__finish_topology(struct conf *c); /* after nodes and keys */
 
 /* ---- conf_gres.c ---- */
 int conf__node_gres(struct conf *c, const char *value, Mu__NodeConf *node); /* Gres= of a NodeName line */

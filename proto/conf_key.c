@@ -416,6 +416,8 @@ int conf__take_keys(struct conf *c, struct conf__line *line)
 		append(&c->sets, line);
 	else if (!strcasecmp(first, "DownNodes"))
 		append(&c->downs, line);
+	else if (conf__is_topology(first))
+		return conf__take_topology(c, line);
 	else if (!strcasecmp(first, "FrontendName"))
 		conf__note(c, "FrontendName", "there are no front-end nodes; the line is unused");
 	else

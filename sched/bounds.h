@@ -25,6 +25,13 @@
 #define SCH_GRES_PER_NODE 64u
 #define SCH_CPUS_PER_NODE 65536u
 
+/* Switches of a topology, and how many may stand one above the other. */
+#define SCH_SWITCHES_MAX 20000u
+#define SCH_SWITCH_LEVELS 16u
+
+/* How long a job waits for few switches at most (max_switch_wait), seconds. */
+#define SCH_SWITCH_WAIT_SEC INT64_C(300)
+
 /* Kinds of nodes that one --constraint may count: each is looked for once whenever the job is tried. */
 #define SCH_FEATURE_GROUPS 16u
 

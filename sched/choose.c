@@ -231,6 +231,149 @@ static bool neighbours(struct search *c)
 	return false;
 }
 
+/* ---- below few switches ---- */
+
+/* What the picks below one switch come to. */
+struct below {
+	uint32_t nodes;
+	uint64_t tasks, gpus;
+};
+
+static bool does(const struct search *c, const struct below *b, uint32_t nodes, uint64_t tasks, uint64_t gpus)
+{
+	return b->nodes + nodes >= c->goal.want && b->tasks + tasks >= c->goal.tasks &&
+	       b->gpus + gpus >= c->goal.gpus;
+}
+
+/* The smallest switch of the lowest level below which all fixed nodes and enough others are; switch_count:
+ * none. */
+static uint32_t lowest(const struct search *c, const struct below *leaf)
+{
+	const struct sch_state *st = c->o->st;
+	uint32_t best = st->switch_count, best_nodes = UINT32_MAX;
+	for (uint32_t i = 0; i < st->switch_count; i++) {
+		const struct sch_switch *s = &st->switches[i];
+		struct below b = {0};
+		bool all = true;
+		for (uint32_t k = 0; k < c->fixed; k++)
+			all = all && mu_bits_test(&s->leaves, c->pick[k].node->leaf);
+		for (uint32_t l = mu_bits_next(&s->leaves, 0); l != UINT32_MAX;
+		     l = mu_bits_next(&s->leaves, l + 1)) {
+			b.nodes += leaf[l].nodes;
+			b.tasks += leaf[l].tasks;
+			b.gpus += leaf[l].gpus;
+			++*c->steps;
+		}
+		bool better = best == st->switch_count || s->level < st->switches[best].level ||
+			      (s->level == st->switches[best].level && b.nodes < best_nodes);
+		if (all && does(c, &b, 0, 0, 0) && better) {
+			best = i;
+			best_nodes = b.nodes;
+		}
+	}
+	return best;
+}
+
+/* Of the leaves not yet used the smallest that does with what there is, else the largest; 0: none is left. */
+static uint32_t next_leaf(const struct search *c, const struct below *leaf, const struct mu_bits *used)
+{
+	uint32_t best = 0;
+	bool best_does = false;
+	for (uint32_t l = 1; l <= c->o->st->switch_count + 1; l++) {
+		if (!leaf[l].nodes || mu_bits_test(used, l))
+			continue;
+		bool fits = does(c, &leaf[l], c->count, c->tasks, c->gpus);
+		bool better = !best || (fits && !best_does) ||
+			      (fits == best_does &&
+			       (fits ? leaf[l].nodes < leaf[best].nodes : leaf[l].nodes > leaf[best].nodes));
+		if (better) {
+			best = l;
+			best_does = fits;
+		}
+	}
+	return best;
+}
+
+/* Leaf after leaf into the picks, from ALL. Returns how many leaves that took. */
+static uint32_t leaf_by_leaf(struct search *c, const struct sch_pick *all, uint32_t count, struct below *leaf)
+{
+	struct mu_bits used = {0};
+	uint32_t leaves = 0;
+	c->count = 0;
+	c->tasks = c->gpus = 0;
+	for (uint32_t i = 0; i < c->fixed; i++) {
+		uint32_t l = all[i].node->leaf;
+		leaves += !mu_bits_test(&used, l) && l;
+		mu_bits_set(&used, l);
+		c->pick[c->count++] = all[i];
+		c->tasks += all[i].tasks;
+		c->gpus += all[i].gpus;
+	}
+	struct mu_bits first = {0}; /* leaves of fixed nodes are filled before others are begun */
+	mu_bits_copy(&first, &used);
+	for (uint32_t l = mu_bits_next(&first, 1); !done(c);) {
+		if (l == UINT32_MAX) {
+			l = next_leaf(c, leaf, &used);
+			if (!l)
+				break;
+			leaves++;
+			mu_bits_set(&used, l);
+		}
+		for (uint32_t i = c->fixed; i < count && !done(c) && c->count < c->goal.max; i++) {
+			if (all[i].node->leaf != l)
+				continue;
+			c->pick[c->count++] = all[i];
+			c->tasks += all[i].tasks;
+			c->gpus += all[i].gpus;
+			++*c->steps;
+		}
+		if (c->count >= c->goal.max)
+			break;
+		l = mu_bits_next(&first, l) == l ? mu_bits_next(&first, l + 1) : UINT32_MAX;
+	}
+	mu_bits_free(&first);
+	mu_bits_free(&used);
+	return leaves;
+}
+
+static void add_up(const struct search *c, bool fixed, struct below *leaf)
+{
+	memset(leaf, 0, (c->o->st->switch_count + 2) * sizeof(leaf[0]));
+	for (uint32_t i = fixed ? 0 : c->fixed; i < c->count; i++) {
+		leaf[c->pick[i].node->leaf].nodes++;
+		leaf[c->pick[i].node->leaf].tasks += c->pick[i].tasks;
+		leaf[c->pick[i].node->leaf].gpus += c->pick[i].gpus;
+	}
+}
+
+static bool few_switches(struct search *c)
+{
+	const struct sch_state *st = c->o->st;
+	take_all(c);
+	struct sch_pick *all = calloc(c->count + 1, sizeof(all[0]));
+	struct below *leaf = calloc(st->switch_count + 2, sizeof(leaf[0]));
+	if (!all || !leaf)
+		abort();
+	add_up(c, true, leaf);
+	uint32_t top = lowest(c, leaf), count = 0, most = c->need->switches;
+	for (uint32_t i = 0; i < c->count; i++)
+		if (i < c->fixed || top == st->switch_count ||
+		    mu_bits_test(&st->switches[top].leaves, c->pick[i].node->leaf))
+			all[count++] = c->pick[i];
+	memcpy(c->pick, all, count * sizeof(all[0]));
+	c->count = count;
+	add_up(c, false, leaf);
+	uint32_t leaves = leaf_by_leaf(c, all, count, leaf);
+	free(all);
+	free(leaf);
+	if (enough(c) && (!most || leaves <= most))
+		return true;
+	if (most)
+		return false;
+	c->count = c->fixed; /* Of small nodes too many: the roomiest, wherever they are. */
+	return best_of_all(c, by_room);
+}
+
 /* The first node that takes all alone; *hint moves past nodes that cannot, which stay so within a pass. */
 static bool alone(struct search *c, uint32_t *hint)
 {
@@ -340,7 +483,7 @@ static bool fill(struct search *c, uint32_t *hint)
 		if ((c->goal.tasks == 1 && c->goal.gpus <= 1) || c->goal.max == 1)
 			return false;
 	}
-	return first_fit(c);
+	return c->o->st->switch_count ? few_switches(c) : first_fit(c);
 }
 
 /* The candidates that have the CHOICE-th of the features of which all nodes must have the same. */

@@ -37,13 +37,15 @@ void sch__rank_all(struct sch_state *st)
 	}
 	for (uint32_t i = 0; i < st->part_count; i++)
 		sch__part_derive(st, st->part[i]);
+	sch__topology_derive(st);
 	sch__resvs_derive(st);
 	sch__wake(st);
 }
 
 void sch__node_index(struct sch_state *st, struct sch_node *n)
 {
-	const uint32_t bad = NODE_FLAG_DRAIN | NODE_FLAG_FAIL | NODE_FLAG_NO_RESPOND | NODE_FLAG_REBOOT | NODE_FLAG_INVALID_REG;
+	const uint32_t bad = NODE_FLAG_DRAIN | NODE_FLAG_FAIL | NODE_FLAG_NO_RESPOND | NODE_FLAG_REBOOT |
+			     NODE_FLAG_INVALID_REG;
 	bool was = n->usable;
 	n->usable = n->row->base_state == NODE_IDLE && !(n->row->flags & bad) && n->row->cpus > 0;
 	if (n->usable)
@@ -236,6 +238,7 @@ static void scheduler_derive(struct sch_config_rec *r, const Mu__Config *c)
 	r->bf_max_part = (uint32_t)parameter(text, "bf_max_job_part", 0);
 	r->bf_max_array = (uint32_t)parameter(text, "bf_max_job_array_resv", SCH_BF_MAX_JOB_ARRAY_RESV);
 	r->bf_window_usec = parameter(text, "bf_window", SCH_BF_WINDOW_SEC / 60) * 60 * SCH_USEC;
+	r->switch_wait_sec = parameter(text, "max_switch_wait", SCH_SWITCH_WAIT_SEC);
 	r->bf_resolution_usec = parameter(text, "bf_resolution", SCH_BF_RESOLUTION_SEC) * SCH_USEC;
 }
 

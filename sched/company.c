@@ -83,6 +83,16 @@ void sch__company(const struct sch_need *need, const struct sch_overlay *o, cons
 		meet(need, g->job, g->part, g->cpus, ret);
 }
 
+void sch__guest_add(struct sch_overlay *o, const struct sch_node *n, const struct sch_job *j,
+		    const struct sch_part *p, uint32_t cpus, struct mu_arena *arena)
+{
+	if (!o->guest)
+		o->guest = mu_arena_alloc(arena, (o->st->node_count + 1) * sizeof(o->guest[0]));
+	struct sch_guest *g = mu_arena_alloc(arena, sizeof(*g));
+	*g = (struct sch_guest){.next = o->guest[n->rank], .job = j, .part = p, .cpus = cpus};
+	o->guest[n->rank] = g;
+}
+
 bool sch__welcome(const struct sch_need *need, const struct sch_company *c)
 {
 	return !c->owned && !(need->user_only && c->strangers);

@@ -418,17 +418,6 @@ static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, 
 	return reason != REASON_None;
 }
 
-static void add_guest(struct pass *p, const struct sch_node *n, uint32_t cpus, const struct sch_job *j,
-		      const struct sch_part *part)
-{
-	if (!p->overlay.guest)
-		p->overlay.guest =
-		    mu_arena_alloc(p->arena, (p->st->node_count + 1) * sizeof(p->overlay.guest[0]));
-	struct sch_guest *g = mu_arena_alloc(p->arena, sizeof(*g));
-	*g = (struct sch_guest){.next = p->overlay.guest[n->rank], .job = j, .part = part, .cpus = cpus};
-	p->overlay.guest[n->rank] = g;
-}
-
 static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNode *row,
 		     const struct sch_job *j, const struct attempt *a)
 {
@@ -444,7 +433,7 @@ static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNo
 	if (p->line)
 		sch__line_ends(p->line, n, j, a->part, row, b->exclusive, b->until_usec);
 	if (a->need.careful)
-		add_guest(p, n, row->cpus, j, a->part);
+		sch__guest_add(&p->overlay, n, j, a->part, row->cpus, p->arena);
 }
 
 /* False when a limit of accounts forbids it after all. */
@@ -525,7 +514,10 @@ static struct attempt *attempt_of(struct pass *p, const struct sch_job *j, const
 {
 	const struct sch_shape *shape = j->shape;
 	struct attempt *a = p->attempt[shape->id];
-	while (a && (a->part != part || (p->personal && a->need.uid != j->who->uid)))
+	int64_t moment = sch__switch_moment(p->st, j);
+	uint32_t switches = moment > p->st->cluster->now_usec ? shape->switches : 0;
+	while (a && (a->part != part || a->need.switches != switches ||
+		     (p->personal && a->need.uid != j->who->uid)))
 		a = a->next;
 	if (a)
 		return a;
@@ -534,6 +526,7 @@ static struct attempt *attempt_of(struct pass *p, const struct sch_job *j, const
 	a->part = part;
 	p->attempt[shape->id] = a;
 	sch__need(p->st, shape, part, j->who->uid, &a->need);
+	a->need.switches = switches;
 	add(p, &p->attempts, a, 0);
 	judge(p, a);
 	return a;

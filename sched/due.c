@@ -41,10 +41,15 @@ bool sch_wants_decide(const struct sch_state *st)
 int64_t sch_due_usec(const struct sch_state *st)
 {
 	int64_t first = 0, last_tick = st->cluster->last_tick_usec;
-	int64_t v[] = {sch__silence_due(st),	  first_moment(&st->due),
-		       first_moment(&st->begins), first_moment(&st->tombs),
-		       sch__priorities_due(st),	  sch__limits_due(st),
-		       sch__resv_due(st),	  sch__resv_replace_due(st) ? last_tick + 1 : 0};
+	int64_t v[] = {sch__silence_due(st),
+		       first_moment(&st->due),
+		       first_moment(&st->begins),
+		       first_moment(&st->tombs),
+		       sch__priorities_due(st),
+		       sch__limits_due(st),
+		       sch__resv_due(st),
+		       sch__resv_replace_due(st) ? last_tick + 1 : 0,
+		       first_moment(&st->switch_waits)};
 	if (v[3])
 		v[3] += sch__min_job_age(st);
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {

@@ -212,6 +212,7 @@ static void apply_config(struct sch_ev *ev, Mu__Config *kept_config, Mu__Config 
 	sch__parts_order(st);
 	sch__rank_all(st);
 	sch__policy(st);
+	sch__due_again(st);
 	if (st->cluster->next_job_id < c->first_job_id)
 		st->cluster->next_job_id = c->first_job_id;
 	sch__pass_restart(st);
@@ -446,6 +447,7 @@ int sch__evolve_tick(struct sch_ev *ev)
 		ev->st->cluster->probe++;
 	sch__resv_tick(ev);
 	begin_times(ev);
+	sch__switch_waits_end(ev);
 	purge(ev);
 	sch__priorities_tick(ev);
 	return 0;

@@ -111,6 +111,8 @@ void sch__queue_in(struct sch_state *st, struct sch_job *j)
 		return;
 	}
 	into_queues(st, j);
+	if (j->shape->switches)
+		sch__switch_wait_in(st, j);
 }
 
 void sch__queue_out(struct sch_state *st, struct sch_job *j)
@@ -126,6 +128,7 @@ void sch__queue_out(struct sch_state *st, struct sch_job *j)
 	}
 	if (!j->queued)
 		return;
+	sch__switch_wait_out(st, j);
 	struct sch_part *first = sch__first_part(st, j);
 	if (first) {
 		first_out(first, j);
@@ -195,6 +198,24 @@ void sch__due_set(struct sch_state *st, struct sch_job *j)
 		sch__count_running(st, j, 1);
 		sch__pair_key(key, sch__job_end_usec(j), j->id);
 		mu_map_put(&st->running, key, sizeof(key), j);
+	}
+}
+
+/* KillWait and OverTimeLimit are part of the moment: after a new configuration. */
+void sch__due_again(struct sch_state *st)
+{
+	uint64_t id = 0;
+	uint8_t key[12];
+	for (struct sch_job *j = mu_map_next_u64(&st->jobs, 0, &id); j;
+	     j = mu_map_next_u64(&st->jobs, id + 1, &id)) {
+		int64_t moment = due_moment(st, j);
+		if (j->due_key <= 0 || moment == j->due_key)
+			continue;
+		sch__pair_key(key, j->due_key, j->id);
+		mu_map_del(&st->due, key, sizeof(key));
+		j->due_key = moment;
+		sch__pair_key(key, moment, j->id);
+		mu_map_put(&st->due, key, sizeof(key), j);
 	}
 }
 

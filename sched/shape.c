@@ -43,6 +43,8 @@ static void canonical(const Mu__JobSpec *spec, const struct sch_want *want, Mu__
 	SCH_SET(ret, contiguous, spec->contiguous);
 	SCH_SET(ret, spread_job, spec->spread_job);
 	SCH_SET(ret, exclusive_user, spec->exclusive_user);
+	SCH_SET(ret, switches, spec->switches);
+	SCH_SET(ret, switches_wait_sec, spec->switches_wait_sec);
 	SCH_SET(ret, use_min_nodes, spec->use_min_nodes);
 	SCH_SET(ret, requeue, sch__grows(spec, want)); /* Two that only the key knows. */
 	SCH_SET(ret, no_kill, spec->has_cpus_per_task);
@@ -73,6 +75,8 @@ void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *w, struct 
 	ret->spread = spec->spread_job;
 	ret->fewest = spec->use_min_nodes;
 	ret->user_only = spec->exclusive_user;
+	ret->switches = spec->switches;
+	ret->switches_wait_sec = spec->switches_wait_sec;
 	ret->grows = sch__grows(spec, w);
 	ret->cpus_given = spec->has_cpus_per_task;
 	ret->job_gpus = w->job_gpus;

@@ -158,7 +158,8 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	drain(st, &st->part_by_name, drop_part);
 	sch__free(st, st->part, st->part_count * sizeof(struct sch_part *));
 	mu_map_clear(&st->classes);
-	struct mu_map *index[] = {&st->begins, &st->due, &st->running, &st->tombs, &st->silent, &st->plans, &st->children, &st->named, &st->tasks};
+	sch__topology_free(st);
+	struct mu_map *index[] = {&st->begins, &st->due, &st->running, &st->tombs, &st->silent, &st->plans, &st->children, &st->named, &st->tasks, &st->switch_waits};
 	for (size_t i = 0; i < sizeof(index) / sizeof(index[0]); i++)
 		mu_map_clear(index[i]);
 	mu_map_clear(&st->strs);

@@ -84,6 +84,8 @@ struct sch_shape {
 	struct sch_str *gpu_name, *job_gpu_type;
 	uint32_t cpus_per_gpu;
 	struct sch_features feature_kind;
+	uint32_t switches; /* leaf switches at most; 0: any */
+	int64_t switches_wait_sec;
 	struct sch_str *features, *required, *excluded;
 };
 
@@ -153,6 +155,7 @@ struct sch_job {
 	uint64_t submit_pos, start_pos, end_pos;
 	uint64_t queue_key; /* while queued */
 	int64_t due_key;    /* where it lies in the due map; 0: nowhere */
+	int64_t switch_key; /* likewise among the switch waits */
 	uint8_t job_key[32];
 	uint8_t job_key_len;
 	bool priority_fixed, tallied; /* tallied: what it holds is counted */
@@ -190,10 +193,16 @@ struct sch_class {
 	uint32_t count;
 	struct sch_node *sample; /* any member */
 };
+/* A switch of the topology, or a block: the leaves below it. */
+struct sch_switch {
+	struct mu_bits leaves; /* by number, from 1 */
+	uint32_t level;	       /* 0: a leaf */
+};
 struct sch_node {
 	struct sch_rec rec;
 	Mu__NodeRow *row; /* own copy; allocated fields are filled when it is packed */
 	uint32_t order, rank;
+	uint32_t leaf; /* where a topology is drawn */
 	struct sch_room room;
 	struct sch_hold *hold; /* by job, attempt */
 	uint32_t hold_count, hold_cap;
@@ -255,7 +264,7 @@ struct sch_config_rec {
 	bool backfill; /* SchedulerType */
 	uint32_t bf_max_job, bf_max_user, bf_max_part,
 	    bf_max_array; /* SchedulerParameters; 0: no bound of its own */
-	int64_t bf_window_usec, bf_resolution_usec;
+	int64_t bf_window_usec, bf_resolution_usec, switch_wait_sec;
 };
 
 /* Caches and scratch that no answer depends on. */
@@ -308,7 +317,10 @@ struct sch_state {
 	struct mu_map strs, specs, people, shapes;
 	struct mu_bits shape_ids;
 	uint32_t shape_id_cap;
-	uint32_t user_shapes; /* of the shapes, those that are user_only */
+	struct sch_switch *switches;
+	uint32_t switch_count;
+	struct mu_map switch_waits; /* be64 moment, be32 id: waiting jobs that then take any switches */
+	uint32_t user_shapes;	    /* of the shapes, those that are user_only */
 	struct mu_pool job_pool, run_pool, answer_pool;
 
 	uint64_t wake_pos;   /* position of the last event that could change a pass */
@@ -496,6 +508,7 @@ bool sch__reason_settled(uint32_t reason);
 void sch__due_set(struct sch_state *st, struct sch_job *j);
 void sch__due_clear(struct sch_state *st, struct sch_job *j);
 int64_t sch__job_end_usec(const struct sch_job *j); /* expected end of a running job; INT64_MAX: none */
+void sch__due_again(struct sch_state *st); /* all, after a new configuration */
 void sch__tomb_in(struct sch_state *st, struct sch_job *j);
 void sch__tomb_out(struct sch_state *st, struct sch_job *j);
 /* Forgets the job that ended longest ago, when that is not after ENDED_UNTIL_USEC and nothing refers to it.
@@ -557,7 +570,8 @@ struct sch_need { /* a shape in one partition */
 	uint32_t max_nodes;	 /* of the partition; 0: no bound */
 	uint32_t tasks_per_core; /* 0: as its threads allow */
 	uint32_t node_gpus, task_gpus, cpus_per_gpu;
-	bool careful; /* company matters: see sch__fit_in */
+	uint32_t switches; /* leaf switches at most; 0: any */
+	bool careful;	   /* company matters: see sch__fit_in */
 	bool user_only;
 	uint32_t uid;
 	const struct sch_part *part;
@@ -594,6 +608,15 @@ void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct
 void sch__overlay_free(struct sch_overlay *o);
 const struct sch_room *sch__overlay_see(const struct sch_overlay *o, const struct sch_node *n);
 struct sch_room *sch__overlay_own(struct sch_overlay *o, const struct sch_node *n, struct mu_arena *arena);
+/* topology.c */
+void sch__topology_derive(struct sch_state *st); /* after ranks or the configuration changed */
+void sch__topology_free(struct sch_state *st);
+/* From when on J takes nodes below any switches; 0: it never minded. */
+int64_t sch__switch_moment(const struct sch_state *st, const struct sch_job *j);
+void sch__switch_wait_in(struct sch_state *st, struct sch_job *j);
+void sch__switch_wait_out(struct sch_state *st, struct sch_job *j);
+void sch__switch_waits_end(struct sch_ev *ev); /* those whose moment has come */
+
 /* company.c */
 struct sch_company {
 	uint32_t part_cpus; /* held by jobs of the need's partition */
@@ -604,6 +627,9 @@ bool sch__user_only(const struct sch_job *j, const struct sch_part *p);
 bool sch__personal(const struct sch_state *st); /* it matters whose job is where */
 void sch__company(const struct sch_need *need, const struct sch_overlay *o, const struct sch_node *n,
 		  struct sch_company *ret);
+/* Notes a start that is laid over O. */
+void sch__guest_add(struct sch_overlay *o, const struct sch_node *n, const struct sch_job *j,
+		    const struct sch_part *p, uint32_t cpus, struct mu_arena *arena);
 bool sch__welcome(const struct sch_need *need, const struct sch_company *c);
 /* sch__fit within what the overlay leaves, and in the company that is there. */
 struct sch_pick sch__fit_in(const struct sch_need *need, const struct sch_overlay *o, struct sch_node *n);

@@ -237,6 +237,11 @@ static const char right[] = "ClusterName=c\nSlurmctldHost=a\nGresTypes=gpu\nNode
 static const struct {
 	const char *text, *line, *value, *cure;
 } wrong[] = {
+    {"TopologyPlugin=topology/tree\nSwitchName=s1 Nodes=n[1-9]", "c line 6", "n4", "no NodeName line declares"},
+    {"TopologyPlugin=topology/tree\nSwitchName=s1 Switches=s2", "c", "s2", "no line declares"},
+    {"TopologyPlugin=topology/tree\nSwitchName=s1", "c line 6", "s1", "neither Nodes nor Switches"},
+    {"TopologyPlugin=topology/block\nBlockName=b1 Nodes=n1\nBlockName=b1 Nodes=n2", "c line 7", "b1", "declared twice"},
+    {"TopologyPlugin=topology/block\nBlockName=b1 Switches=n1", "c line 6", "Switches", "does not belong"},
     {"KilWait=3", "c line 5", "KilWait", "did you mean KillWait"},
     {"SlurmctldPrt=1", "c line 5", "SlurmctldPrt", "did you mean SlurmctldPort"},
     {"NodNeame=n9", "c line 5", "NodNeame", "did you mean NodeName"},

@@ -60,6 +60,26 @@ static Mu__Event *blank(struct world *w, Mu__Event__KindCase kind)
 
 /* ---- the cluster ---- */
 
+/* Two leaves and what is above them; some nodes below none. */
+static void draw_topology(struct world *w, Mu__Config *c)
+{
+	char *list[2] = {(char *)"", (char *)""};
+	c->topology = mu_arena_alloc(&w->arena, 3 * sizeof(c->topology[0]));
+	for (uint32_t i = 0; i < w->nodes; i++) {
+		uint32_t leaf = below(w, 3);
+		if (leaf < 2)
+			list[leaf] =
+			    mu_arena_printf(&w->arena, "%s%sn%u", list[leaf], *list[leaf] ? "," : "", i);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		Mu__SwitchConf *s = c->topology[c->n_topology++] =
+		    NEW(w, Mu__SwitchConf, mu__switch_conf__init);
+		s->name = mu_arena_printf(&w->arena, "s%u", i);
+		s->nodes = i < 2 ? list[i] : NULL;
+		s->switches = i < 2 ? NULL : (char *)"s[0-1]";
+	}
+}
+
 static Mu__Config *config(struct world *w)
 {
 	static const char *const select[] = {"CR_CORE",	      "CR_CPU",	   "CR_CORE_MEMORY",
@@ -111,6 +131,8 @@ static Mu__Config *config(struct world *w)
 	k->value = (char *)bounds[below(w, 5)];
 	c->key = mu_arena_dup(&w->arena, &k, sizeof(k));
 	c->n_key = 1;
+	if (chance(w, 30))
+		draw_topology(w, c);
 	return c;
 }
 
@@ -176,6 +198,10 @@ static void shape(struct world *w, Mu__JobSpec *s)
 	if (chance(w, 10))
 		s->has_ntasks = 0;
 	SET(s, contiguous, chance(w, 8));
+	if (chance(w, 15))
+		SET(s, switches, 1);
+	if (s->switches && chance(w, 50))
+		SET(s, switches_wait_sec, 1 + below(w, 200));
 	SET(s, exclusive_user, w->personal && chance(w, 15));
 	SET(s, spread_job, chance(w, 8));
 	SET(s, use_min_nodes, chance(w, 8));

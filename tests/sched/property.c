@@ -110,6 +110,26 @@ static Mu__PartitionConf *random_part(struct world *w, uint32_t i)
 	return p;
 }
 
+/* Two leaves and what is above them; some nodes below none. */
+static void draw_topology(struct world *w, Mu__Config *c)
+{
+	char *list[2] = {(char *)"", (char *)""};
+	c->topology = mu_arena_alloc(&w->arena, 3 * sizeof(c->topology[0]));
+	for (uint32_t i = 0; i < w->nodes; i++) {
+		uint32_t leaf = below(w, 3);
+		if (leaf < 2)
+			list[leaf] =
+			    mu_arena_printf(&w->arena, "%s%sn%u", list[leaf], *list[leaf] ? "," : "", i);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		Mu__SwitchConf *s = c->topology[c->n_topology++] =
+		    NEW(w, Mu__SwitchConf, mu__switch_conf__init);
+		s->name = mu_arena_printf(&w->arena, "s%u", i);
+		s->nodes = i < 2 ? list[i] : NULL;
+		s->switches = i < 2 ? NULL : (char *)"s[0-1]";
+	}
+}
+
 static Mu__Config *random_config(struct world *w)
 {
 	static const char *const select[] = {"CR_CORE",	      "CR_CPU",	   "CR_CORE_MEMORY",
@@ -135,6 +155,8 @@ static Mu__Config *random_config(struct world *w)
 	c->enforce_part_limits = (char *)enforce[below(w, 3)];
 	if (chance(w, 50))
 		SET(c, def_mem_cpu_mib, 100);
+	if (chance(w, 30))
+		draw_topology(w, c);
 	return c;
 }
 
@@ -178,6 +200,10 @@ static void random_shape(struct world *w, Mu__JobSpec *s)
 	if (chance(w, 5))
 		SET(s, ntasks_per_gpu, 1 + below(w, 2));
 	SET(s, contiguous, chance(w, 6));
+	if (chance(w, 10))
+		SET(s, switches, 1 + below(w, 2));
+	if (s->switches && chance(w, 50))
+		SET(s, switches_wait_sec, below(w, 200));
 	SET(s, exclusive_user, w->personal && chance(w, 10));
 	SET(s, spread_job, chance(w, 6));
 	SET(s, use_min_nodes, chance(w, 6));

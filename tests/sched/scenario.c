@@ -189,6 +189,15 @@ static bool act_partition(struct story *s, char **word)
 	return true;
 }
 
+static bool act_switch(struct story *s, char **word)
+{
+	mu_buf_printf(&s->conf, "SwitchName=%s", word[0]);
+	for (char **w = word + 1; *w; w++)
+		mu_buf_printf(&s->conf, " %s", *w);
+	mu_buf_str(&s->conf, "\n");
+	return true;
+}
+
 static bool act_config(struct story *s, char **word)
 {
 	for (; *word; word++)
@@ -605,15 +614,20 @@ static const struct {
 	bool (*act)(struct story *, char **);
 	bool before; /* belongs before the founding */
 } acts[] = {
-    {"nodes", act_nodes, true},	     {"partition", act_partition, true}, {"config", act_config, true},
-    {"found", act_found, false},     {"submit", act_submit, false},	 {"tick", act_tick, false},
-    {"decide", act_decide, false},   {"leader", act_leader, false},	 {"heard", act_heard, false},
-    {"end", act_end, false},	     {"report", act_report, false},	 {"node", act_node, false},
-    {"cancel", act_signal, false},   {"signal", act_signal, false},	 {"hold", act_hold, false},
-    {"release", act_release, false}, {"requeue", act_requeue, false},	 {"update", act_update, false},
-    {"part", act_part, false},	     {"again", act_again, false},	 {"show", act_show, false},
-    {"account", act_account, false}, {"user", act_user, false},		 {"qos", act_qos, false},
-    {"resv", act_resv, false},	     {"remove", act_remove, false},	 {"expect", act_expect, false},
+    {"nodes", act_nodes, true},	     {"partition", act_partition, true},
+    {"config", act_config, true},    {"switch", act_switch, true},
+    {"found", act_found, false},     {"submit", act_submit, false},
+    {"tick", act_tick, false},	     {"decide", act_decide, false},
+    {"leader", act_leader, false},   {"heard", act_heard, false},
+    {"end", act_end, false},	     {"report", act_report, false},
+    {"node", act_node, false},	     {"cancel", act_signal, false},
+    {"signal", act_signal, false},   {"hold", act_hold, false},
+    {"release", act_release, false}, {"requeue", act_requeue, false},
+    {"update", act_update, false},   {"part", act_part, false},
+    {"again", act_again, false},     {"show", act_show, false},
+    {"account", act_account, false}, {"user", act_user, false},
+    {"qos", act_qos, false},	     {"resv", act_resv, false},
+    {"remove", act_remove, false},   {"expect", act_expect, false},
     {"budget", act_budget, false},
 };
 
