@@ -209,12 +209,12 @@ struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const 
 	struct sch_pick p = {.node = n};
 	if (r->exclusive || (need->exclusive && r->jobs))
 		return p;
-	uint32_t cpus = cpus_free(need, n, r), end = cpu_end(n);
+	uint32_t cpus = cpus_free(need, n, r), end = cpu_end(n), each = task_cpus(need);
 	p.idle = end > r->cpus ? end - r->cpus : 0;
-	if (cpus == 0 || cpus < s->mincpus || !gres_fits(need, n, r) ||
+	if (cpus == 0 || cpus < s->mincpus || cpus < each || !gres_fits(need, n, r) ||
 	    (uint64_t)need->node_gpus * need->cpus_per_gpu > cpus)
 		return p;
-	uint32_t tasks = cpus / task_cpus(need);
+	uint32_t tasks = cpus / each;
 	if (s->overcommit && tasks) /* A node gives the CPUs of one task, however many run there. */
 		tasks = UINT32_MAX;
 	if (s->tasks_per_node && tasks > s->tasks_per_node)
