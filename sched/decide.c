@@ -241,12 +241,6 @@ static void set_reason(struct pass *p, const struct lane *l, struct sch_job *j, 
 	add(p, &p->reason, r, 10 + (detail ? strlen(detail) : 0));
 }
 
-static void and_bits(struct mu_bits *dst, const struct mu_bits *src)
-{
-	for (uint32_t i = 0; i < dst->words; i++)
-		dst->word[i] &= i < src->words ? src->word[i] : 0;
-}
-
 /* ---- plans ---- */
 
 static struct sch_line *line_of(struct pass *p)
@@ -365,9 +359,9 @@ static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
 	line_of(p);
 	look_as(p, j);
 	mu_bits_copy(&nodes, &a->nodes);
-	and_bits(&nodes, &p->st->usable);
+	mu_bits_and(&nodes, &p->st->usable);
 	if (p->in && !sch__resv_flag(p->in, RESV_FLAG_FLEX))
-		and_bits(&nodes, &p->in->nodes);
+		mu_bits_and(&nodes, &p->in->nodes);
 	bool first = p->reserved == 0, stands = planned && plan_stands(p, a, j, length, &count);
 	int64_t before = stands ? j->plan_start_usec : INT64_MAX;
 	if (stands) {
@@ -502,7 +496,7 @@ static void judge(struct pass *p, struct attempt *a)
 	}
 	struct mu_bits up = {0};
 	mu_bits_copy(&up, &a->nodes);
-	and_bits(&up, &st->usable);
+	mu_bits_and(&up, &st->usable);
 	if (sch__feasible(st, &a->need, a->part, &up, &a->required)) {
 		a->reason = REASON_ReqNodeNotAvail;
 		a->detail = sch__fold_unavailable(p->st, &a->nodes, &a->required, p->arena);
@@ -587,7 +581,7 @@ static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 	struct mu_bits candidates = {0};
 	uint32_t count;
 	mu_bits_copy(&candidates, &a->nodes);
-	and_bits(&candidates, &p->avail);
+	mu_bits_and(&candidates, &p->avail);
 	p->steps += candidates.words / 16;
 	bool masked =
 	    p->st->resvs.count && (sch__resv_mask(p->st, p->in, now, until, &candidates) || p->veiled);

@@ -27,12 +27,6 @@ int sch__name_bits(const struct sch_state *st, const char *list, struct mu_arena
 	return 0;
 }
 
-static void and_bits(struct mu_bits *dst, const struct mu_bits *src)
-{
-	for (uint32_t i = 0; i < dst->words; i++)
-		dst->word[i] &= i < src->words ? src->word[i] : 0;
-}
-
 int sch__filter(const struct sch_state *st, const struct sch_need *need, const struct sch_part *p,
 		struct mu_arena *arena, struct mu_bits *ret_nodes, struct mu_bits *ret_required,
 		struct mu_err *err)
@@ -44,7 +38,7 @@ int sch__filter(const struct sch_state *st, const struct sch_need *need, const s
 	     c = mu_map_seek(&st->classes, key, len, 1, &key, &len))
 		if (sch__node_serves(need, c->sample))
 			mu_bits_or(ret_nodes, &c->nodes);
-	and_bits(ret_nodes, &p->nodes);
+	mu_bits_and(ret_nodes, &p->nodes);
 	if (need->shape->excluded) {
 		struct mu_bits out = {0};
 		rc = sch__name_bits(st, need->shape->excluded->text, arena, &out, err);
@@ -127,7 +121,7 @@ static void of_choice(const struct sch_state *st, const struct sch_shape *s, uin
 	     c = mu_map_seek(&st->classes, key, len, 1, &key, &len))
 		if (sch__features_match(s->features->text, c->sample, choice))
 			mu_bits_or(ret, &c->nodes);
-	and_bits(ret, nodes);
+	mu_bits_and(ret, nodes);
 }
 
 static int room_for(const struct sch_state *st, const struct sch_need *need, const struct mu_bits *nodes)

@@ -91,6 +91,12 @@ void mu_bits_or(struct mu_bits *dst, const struct mu_bits *src)
 		dst->word[i] |= src->word[i];
 }
 
+void mu_bits_and(struct mu_bits *dst, const struct mu_bits *src)
+{
+	for (uint32_t i = 0; i < dst->words; i++)
+		dst->word[i] &= i < src->words ? src->word[i] : 0;
+}
+
 void mu_bits_andnot(struct mu_bits *dst, const struct mu_bits *src)
 {
 	for (uint32_t i = 0; i < src->words && i < dst->words; i++)
