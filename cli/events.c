@@ -246,10 +246,13 @@ int muster_events(struct cli *c, size_t count, char **words)
 
 	if (left < 0)
 		return 1;
-	if (left) {
-		cli_error(c, "usage: muster events [--from @POS|TIME] [--to @POS] [--kind KINDS] [--user "
-			     "USERS] [--job N] "
-			     "[--node NAME] [--count N] [--follow] [--json]");
+	if (left == 1 && !job)
+		job = words[0];
+	else if (left) {
+		cli_error(c,
+			  "usage: muster events [JOB] [--from @POS|TIME] [--to @POS] [--kind KINDS] [--user "
+			  "USERS] [--job N] "
+			  "[--node NAME] [--count N] [--follow] [--json]");
 		return 1;
 	}
 	v.kinds = kind;

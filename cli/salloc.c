@@ -299,6 +299,7 @@ int cli_salloc(struct cli *c, int argc, char **argv)
 		cli_error(c, "%s", err.text);
 		return 1;
 	}
+	cli_spec_nodes(c, &args, &spec);
 	shell[0] = (char *)user_shell();
 	shell[1] = isatty(STDIN_FILENO) ? (char *)"-i" : NULL;
 	s.command = args.word_count ? args.words : shell;

@@ -361,13 +361,12 @@ static int submit(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec,
 		say_test(c, reply);
 		return 0;
 	}
-	if (cli_args_has(args, OPT_parsable)) {
-		const char *cluster = cli_args_value(args, OPT_clusters);
+	/* Its own name, also where "all" was asked for. */
+	const char *cluster = cli_args_has(args, OPT_clusters) ? c->conf.cluster : NULL;
 
+	if (cli_args_has(args, OPT_parsable)) {
 		printf("%u%s%s\n", reply->job, cluster ? ";" : "", cluster ? cluster : "");
 	} else if (!c->quiet) {
-		const char *cluster = cli_args_value(args, OPT_clusters);
-
 		printf("Submitted batch job %u%s%s\n", reply->job, cluster ? " on cluster " : "",
 		       cluster ? cluster : "");
 	}
@@ -417,6 +416,7 @@ int cli_sbatch(struct cli *c, int argc, char **argv)
 		cli_spec_dump(c, &args);
 	if (cli_check_clusters(c, &args, &err) || cli_spec_make(&args, &c->arena, &spec, &err))
 		return fail(c, &err);
+	cli_spec_nodes(c, &args, &spec);
 	if (spec.nice < 0 && getuid() != 0) {
 		cli_error(c, "Nice value must be non-negative, value ignored");
 		spec.nice = 0;

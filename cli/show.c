@@ -189,10 +189,9 @@ static void job_place(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 	mu_buf_printf(o, "NumNodes=%u", nodes);
 	if (waits && j->nodes_max > nodes)
 		mu_buf_printf(o, "-%u", j->nodes_max);
-	mu_buf_printf(o, " NumCPUs=%u NumTasks=%u CPUs/Task=%u ReqB:S:C:T=0:%s:%s:%s",
+	mu_buf_printf(o, " NumCPUs=%u NumTasks=%u CPUs/Task=%u ReqB:S:C:T=0:0:%s:%s",
 		      j->cpus_total ? j->cpus_total : tasks, tasks, j->cpus_per_task ? j->cpus_per_task : 1,
-		      star(a, s->sockets_per_node), star(a, s->cores_per_socket),
-		      star(a, s->threads_per_core));
+		      star(a, s->cores_per_socket), star(a, s->threads_per_core));
 	line(r);
 	mu_buf_str(o, "TRES=");
 	cli_job_tres(j, !waits && j->node_count, false, o);

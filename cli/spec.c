@@ -701,6 +701,21 @@ int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSp
 	return together(args, arena, spec, err);
 }
 
+void cli_spec_nodes(const struct cli *c, const struct cli_args *args, Mu__JobSpec *spec)
+{
+	const struct cli_given *tasks = cli_args_last(args, OPT_ntasks),
+			       *nodes = cli_args_last(args, OPT_nodes);
+
+	/* The environment tells of the job around, not of what is wanted now. */
+	if (!tasks || !nodes || tasks->level != nodes->level || tasks->level == CLI_ENVIRONMENT)
+		return;
+	if (!spec->has_ntasks || !spec->has_nodes_min || !spec->ntasks || spec->ntasks >= spec->nodes_min)
+		return;
+	cli_say(c, "Warning: can't run %u processes on %u nodes, setting nnodes to %u", spec->ntasks,
+		spec->nodes_min, spec->ntasks);
+	spec->nodes_min = spec->nodes_max = spec->ntasks;
+}
+
 static bool is_utf8(const char *p)
 {
 	while (*p) {

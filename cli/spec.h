@@ -14,6 +14,9 @@ int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSp
  * node and task where that is exact. */
 int cli_spec_step(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
 
+/* Fewer tasks than nodes, both asked for in one place: as many nodes as tasks, and a warning says so. */
+void cli_spec_nodes(const struct cli *c, const struct cli_args *args, Mu__JobSpec *spec);
+
 /* Strings that are no UTF-8, or too long: MU_EINVAL or MU_EPATH. */
 int cli_spec_check(const Mu__JobSpec *spec, struct mu_err *err);
 

@@ -680,6 +680,8 @@ int cli_srun(struct cli *c, int argc, char **argv)
 		cli_spec_dump(c, &args);
 	if (!rc)
 		rc = cli_spec_make(&args, &c->arena, &spec, &err);
+	if (!rc)
+		cli_spec_nodes(c, &args, &spec);
 	if (!rc && s.job.job)
 		rc = cli_spec_step(&c->arena, &spec, &err);
 	if (!rc)

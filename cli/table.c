@@ -107,6 +107,28 @@ static const char *read_width(const char *p, int *ret_width, bool *ret_right, st
 	return p;
 }
 
+/* "%all": every column that has a letter, a bar between. */
+static int format_all(const struct cli_columns *set, struct mu_arena *arena, struct cli_format *ret,
+		      struct mu_err *err)
+{
+	struct cli_format f = {.before = ""};
+
+	for (size_t i = 0; i < set->count; i++) {
+		struct cli_item *item;
+
+		if (!set->column[i].letter)
+			continue;
+		if (f.count)
+			f.item[f.count - 1].after = "|";
+		item = add_item(&f, arena);
+		if (!item)
+			return mu_fail(err, MU_ELIMIT, "A format has at most %d columns", CLI_ITEMS_MAX);
+		*item = (struct cli_item){.column = &set->column[i], .after = ""};
+	}
+	*ret = f;
+	return 0;
+}
+
 int cli_format_letters(const struct cli_columns *set, const char *text, struct mu_arena *arena,
 		       struct cli_format *ret, struct mu_err *err)
 {
@@ -114,6 +136,8 @@ int cli_format_letters(const struct cli_columns *set, const char *text, struct m
 	struct mu_buf between MU_CLEANUP(mu_buf_free) = {0};
 	const char *p = text;
 
+	if (strcmp(text, "%all") == 0)
+		return format_all(set, arena, ret, err);
 	mu_buf_add(&between, "", 0);
 	for (;;) {
 		struct cli_item *item;

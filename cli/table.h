@@ -49,8 +49,8 @@ struct cli_format {
 
 enum { CLI_WIDTH_MAX = 4096, CLI_ITEMS_MAX = 1024 };
 
-/* "%[[.]width]letter" with any text between; %% is a per cent sign; \n and \t are not special. MU_ESYNTAX
- * names the letter. */
+/* "%[[.]width]letter" with any text between; %% is a per cent sign; \n and \t are not special; "%all" alone
+ * is every column, a bar between. MU_ESYNTAX names the letter. */
 int cli_format_letters(const struct cli_columns *set, const char *text, struct mu_arena *arena,
 		       struct cli_format *ret, struct mu_err *err);
 /* "Name[:[.][width][suffix]]" divided by commas, case-blind; default width 20. */
