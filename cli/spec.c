@@ -630,10 +630,11 @@ static int together(const struct cli_args *args, struct mu_arena *arena, Mu__Job
 	return rc ? rc : per_gpu(args, spec, err);
 }
 
-/* A hint has no effect, but a value that means nothing is refused all the same. */
+/* Most hints have no effect, but a value that means nothing is refused all the same. */
 static int check_hint(const struct cli_given *g, struct mu_err *err)
 {
 	struct mu_distribution distribution;
+	struct mu_login login;
 	int64_t number;
 
 	switch (g->option->id) {
@@ -645,6 +646,8 @@ static int check_hint(const struct cli_given *g, struct mu_err *err)
 		return mu_number_parse("--wait-all-nodes", g->value, 0, 1, &number, err);
 	case OPT_distribution:
 		return mu_distribution_parse(g->value, &distribution, err);
+	case OPT_get_user_env:
+		return mu_login_parse(g->value ? g->value : "", &login, err);
 	case OPT_propagate:
 		return g->value ? cli_environment_check_limits(g->value, err) : 0;
 	case OPT_hint:

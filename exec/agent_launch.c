@@ -18,6 +18,7 @@
 #include "proto/conf.h"
 #include "proto/pb.h"
 #include "proto/states.h"
+#include "proto/units.h"
 
 static void close_fd(int *fd)
 {
@@ -227,6 +228,21 @@ static void batch_files(struct agent *a, Mu__StepOrder *o, const Mu__JobSpec *sp
 	o->umask = spec->has_umask ? spec->umask : 022;
 }
 
+/* --get-user-env, which --export=NONE asks for too. */
+static void login_order(Mu__StepOrder *o, const Mu__JobSpec *spec)
+{
+	const char *text = spec->export && strcasecmp(spec->export, "NONE") == 0 ? "" : NULL;
+	struct mu_login login;
+	for (size_t i = 0; i < spec->n_hint; i++)
+		if (spec->hint[i]->name && strcmp(spec->hint[i]->name, "get-user-env") == 0)
+			text = spec->hint[i]->value ? spec->hint[i]->value : "";
+	if (!text || mu_login_parse(text, &login, NULL))
+		return;
+	o->has_login_sec = o->has_login_plain = o->has_login_defaults = 1;
+	o->login_sec = login.sec;
+	o->login_plain = login.plain;
+}
+
 int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *err)
 {
 	struct mu_arena arena = {0};
@@ -250,6 +266,8 @@ int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *
 	for (size_t i = 0; i < spec->n_argv; i++)
 		o->argv[i + 1] = spec->argv[i];
 	o->n_argv = spec->n_argv + 1;
+	login_order(o, spec);
+	words.ret_defaults = &o->login_defaults;
 	exe_env_build(job, &words, NULL, (struct mu_view){t->env.data, t->env.len}, &arena, &o->env,
 		      &o->n_env);
 	batch_files(a, o, spec, &arena);

@@ -266,7 +266,10 @@ void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words,
 	}
 	fill_words(&w, o, step, arena);
 	put_table(&l, o, &w, step);
+	sent = l.count;
 	put_login(&l, o);
+	if (words->ret_defaults)
+		*words->ret_defaults = (uint32_t)(l.count - sent);
 	*ret = l.word;
 	*ret_count = l.count;
 }

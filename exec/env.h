@@ -18,6 +18,8 @@
 struct exe_env_words {
 	const char *cluster, *node, *conf_path;
 	const char *propagate, *propagate_except; /* PropagateResourceLimits...; NULL: all, and none */
+	uint32_t
+	    *ret_defaults; /* NULL, or how many entries at the end only fill gaps: HOME, SHELL, PATH ... */
 	/* Filled by exe_env_build. */
 	const char *cpus_per_node, *tasks_per_node, *submit_dir, *umask;
 	const char *gpus, *gpus_visible, *step_gpus, *step_gtids;

@@ -482,8 +482,7 @@ int shep_epilog_start(struct shep_step *s, struct shep_task *t)
 	return pid > 0 ? 0 : MU_EIO;
 }
 
-static int start_task(struct shep_step *s, size_t index, struct shep_plan *p, size_t env_used,
-		      struct mu_err *err)
+static int start_task(struct shep_step *s, size_t index, struct shep_plan *p, struct mu_err *err)
 {
 	struct shep_task *t = &s->task[index];
 	struct task_files f = {-1, -1, -1, ""};
@@ -503,7 +502,11 @@ static int start_task(struct shep_step *s, size_t index, struct shep_plan *p, si
 		errno = enter_errno;
 		if (enter_errno)
 			child_fail(launch[1], STAGE_GROUP);
-		task_env(s, t, index, p->env, env_used);
+		if (s->order->login_sec) {
+			plain_signals();
+			shep_login(s, p, 3 + SHEP_PMI_ENV, f.err);
+		}
+		task_env(s, t, index, p->env, p->env_count);
 		child_run(s, index, p, &f, launch[1]);
 	}
 	int error = errno;
@@ -546,7 +549,7 @@ int shep_spawn(struct shep_step *s, struct mu_err *err)
 	memcpy(p->work_dir, o->work_dir.data, o->work_dir.len);
 	p->group_count = gid_list(o, p->groups);
 	for (size_t i = 0; i < s->task_count; i++) {
-		int code = start_task(s, i, p, p->env_count, err);
+		int code = start_task(s, i, p, err);
 		if (code)
 			return code;
 	}

@@ -147,6 +147,11 @@ int shep_epilog_start(struct shep_step *s, struct shep_task *t);
 /* The child's word on its launch, or the end of file that means success. */
 void shep_launch_read(struct shep_step *s, struct shep_task *t);
 
+/* shepherd_login.c: in a child that is root still */
+/* Puts the user's login environment below PLAN's own, for which it leaves ROOM entries; why it could not goes
+ * to SAY_FD. Takes order->login_sec at most. */
+void shep_login(struct shep_step *s, struct shep_plan *plan, size_t room, int say_fd);
+
 /* shepherd_task.c: both in a child that is the user already */
 /* Runs the prologs and lets their output change PLAN's environment. */
 void shep_task_prologs(struct shep_step *s, struct shep_plan *plan);

@@ -3,6 +3,7 @@
 #include "proto/units.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -301,4 +302,22 @@ int mu_gres_parse(const char *text, struct mu_arena *arena, Mu__GresAsk ***ret, 
 	*ret = list;
 	*ret_count = count;
 	return 0;
+}
+
+int mu_login_parse(const char *text, struct mu_login *ret, struct mu_err *err)
+{
+	char *end = (char *)text;
+	unsigned long sec = 8;
+
+	if (*text >= '0' && *text <= '9')
+		sec = strtoul(text, &end, 10);
+	ret->plain = *end == 'S';
+	end += *end == 'S' || *end == 'L';
+	ret->sec = (uint32_t)sec;
+	return *end || sec < 1 || sec > 3600
+		   ? mu_fail(
+			 err, MU_EINVAL,
+			 "Invalid --get-user-env specification: \"%s\" ([SECONDS][S|L], up to 3600 seconds)",
+			 text)
+		   : 0;
 }

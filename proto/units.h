@@ -2,6 +2,7 @@
 #ifndef PROTO_UNITS_H
 #define PROTO_UNITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -43,5 +44,12 @@ int mu_number_parse(const char *what, const char *text, int64_t min, int64_t max
 /* "gpu:2", "gpu:a100:1,gpu:h100:1", "gpu" (one), "none" (an empty list): a list in ARENA; the same name and type twice add up. 0 or MU_EGRES. */
 struct mu_arena;
 int mu_gres_parse(const char *text, struct mu_arena *arena, Mu__GresAsk ***ret, size_t *ret_count, struct mu_err *err);
+
+/* --get-user-env: "10L". Nothing, a count of seconds up to 3600 (8 when left out), and S or L. */
+struct mu_login {
+	uint32_t sec;
+	bool plain; /* S: su without a login */
+};
+int mu_login_parse(const char *text, struct mu_login *ret, struct mu_err *err);
 
 #endif

@@ -135,3 +135,33 @@ def test_task_prologs(t):
     wait_until("it to run", 30, lambda: "R" in c.run("squeue", "-h", "-o", "%t").ok().out)
     c.run("scancel", "-u", "root").ok()
     killed.wait(60)
+
+
+@test()
+def test_login_environment(t):
+    """--get-user-env and --export=NONE begin with what su finds on the node; what the job brings wins; without it the job goes on and says so."""
+    login = dict(line.split("=", 1) for line in subprocess.run(["su", "-", "root", "-c", "env"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                                                               env={"PATH": os.environ["PATH"], "TERM": "dumb"}, check=True).stdout.splitlines() if "=" in line)
+    c = t.cluster(controllers=1, nodes=1)
+
+    def environment(*words, user="root", more={}):
+        done = subprocess.run(["sbatch", "--parsable", "-o", "out.%j", *words, "--wrap", "env"], cwd=c.home, text=True, capture_output=True, check=True,
+                              env=dict(local.environment(c.c), **more)) if user == "root" else c.run("sbatch", "--parsable", "-o", "out.%j", *words, "--wrap", "env", user=user).ok()
+        job = int(done.stdout if user == "root" else done.out)
+        equal(settle(c, job), ("COMPLETED", "0:0"), "the job with %s" % (words,))
+        text = c.read("out.%d" % job)
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line), text
+
+    for words in (["--export=NONE"], ["--export=NONE", "--get-user-env=20L"]):
+        env, text = environment(*words)
+        for name in ("PATH", "HOME", "LOGNAME", "MAIL"):
+            equal(env.get(name), login.get(name), "%s with %s" % (name, words))
+        check("error" not in text and env["SLURM_PROCID"] == "0", "the output with %s: %r", words, text)
+    mine = {"PATH": local.environment(c.c)["PATH"] + ":/of/the/submitter", "SBATCH_GET_USER_ENV": "30"}
+    env, _ = environment("--export=ALL", more=mine)
+    equal(env["PATH"], mine["PATH"], "what the job brings along")
+    equal(env.get("MAIL"), os.environ.get("MAIL", login.get("MAIL")), "what only the login sets")
+    env, text = environment("--get-user-env", user=USER)
+    check("slurmstepd: error: Failed to load the login environment of %s: " % USER in text and env["USER"] == USER, "no login: %r", text)
+    refused = c.run("sbatch", "--get-user-env=5X", "--wrap", "true", user=USER)
+    check(refused.code != 0 and "--get-user-env" in refused.err, "a value that means nothing: %r", refused)

@@ -170,6 +170,21 @@ Test(values, memory_and_numbers)
 		cr_assert_eq(value, rc ? 77 : number[i].value);
 		cr_assert(!rc || strstr(err.text, "--ntasks"));
 	}
+	static const struct {
+		const char *text;
+		uint32_t sec; /* 0: refused */
+		bool plain;
+	} login[] = {{"", 8, false},	 {"10", 10, false},	{"10L", 10, false},
+		     {"S", 8, true},	 {"3600S", 3600, true}, {"0", 0, false},
+		     {"3601", 0, false}, {"-1", 0, false},	{"LS", 0, false},
+		     {"5X", 0, false},	 {"5L ", 0, false},	{"99999999999999999999", 0, false}};
+	for (size_t i = 0; i < ROWS(login); i++) {
+		struct mu_login got = {0};
+		int rc = mu_login_parse(login[i].text, &got, NULL);
+		cr_assert_eq(rc != 0, login[i].sec == 0, "%s", login[i].text);
+		cr_assert(rc || (got.sec == login[i].sec && got.plain == login[i].plain), "%s",
+			  login[i].text);
+	}
 }
 
 Test(values, gres)
