@@ -655,6 +655,27 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 	return rc;
 }
 
+static bool on_line(const struct cli_args *args, int option)
+{
+	const struct cli_given *g = cli_args_last(args, option);
+
+	return g && g->level == CLI_LINE;
+}
+
+/* How a task is bound to devices is in its environment. What the job around said of it stands until this step
+ * asks for devices of its own. */
+static void tell_task(const struct cli_args *args, int option, const char *name)
+{
+	const struct cli_given *g = cli_args_last(args, option);
+	bool own = on_line(args, OPT_gpus) || on_line(args, OPT_gpus_per_node) || on_line(args, OPT_gres) ||
+		   on_line(args, OPT_gpus_per_task);
+
+	if (g && g->value && (g->level == CLI_LINE || !own))
+		setenv(name, g->value, 1);
+	else
+		unsetenv(name);
+}
+
 int cli_srun(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
@@ -674,6 +695,10 @@ int cli_srun(struct cli *c, int argc, char **argv)
 		rc = check_numbers(&s, &err);
 	if (!rc)
 		rc = find_job(&s, &err);
+	if (!rc) {
+		tell_task(&args, OPT_gpus_per_task, "SLURM_GPUS_PER_TASK");
+		tell_task(&args, OPT_gpu_bind, "SLURM_GPU_BIND");
+	}
 	if (!rc && s.job.job)
 		drop_job_variables(&args);
 	if (!rc && c->verbose)

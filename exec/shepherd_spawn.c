@@ -418,6 +418,52 @@ static void set_env(char **env, size_t *count, char *entry)
 	env[*count] = NULL;
 }
 
+static char *find_env(char **env, size_t count, const char *name)
+{
+	size_t len = strlen(name);
+	for (size_t i = 0; i < count; i++)
+		if (strncmp(env[i], name, len) == 0 && env[i][len] == '=')
+			return env[i] + len + 1;
+	return NULL;
+}
+
+/* COUNT words of the comma-separated LIST behind its first SKIP ones; NULL: it has not as many. */
+static const char *some_words(const char *list, size_t skip, size_t count, int *ret_len)
+{
+	const char *from = list, *end = list;
+	for (size_t i = 0; i < skip + count; i++) {
+		if (i && *end++ != ',')
+			return NULL;
+		if (i == skip)
+			from = end;
+		end += strcspn(end, ",");
+	}
+	*ret_len = (int)(end - from);
+	return from;
+}
+
+/* --gpus-per-task binds each task to its own share of the node's devices, in the order of the tasks. */
+static void task_gpus(struct shep_step *s, size_t local, char **env, size_t *used)
+{
+	static const char *const name[] = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
+					   "ROCR_VISIBLE_DEVICES"};
+	const char *each = find_env(env, *used, "SLURM_GPUS_PER_TASK"),
+		   *bind = find_env(env, *used, "SLURM_GPU_BIND");
+	if (!each || s->order->step == MU_STEP_BATCH || (bind && strcasecmp(bind, "none") == 0))
+		return;
+	const char *count = strrchr(each, ':');
+	unsigned long n = strtoul(count ? count + 1 : each, NULL, 10);
+	if (n == 0 || n > UINT16_MAX)
+		return;
+	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+		const char *list = find_env(env, *used, name[i]);
+		int len;
+		list = list ? some_words(list, local * n, n, &len) : NULL;
+		if (list)
+			set_env(env, used, mu_arena_printf(&s->arena, "%s=%.*s", name[i], len, list));
+	}
+}
+
 static void task_env(struct shep_step *s, struct shep_task *t, size_t local, char **env, size_t used)
 {
 	const struct {
@@ -429,6 +475,7 @@ static void task_env(struct shep_step *s, struct shep_task *t, size_t local, cha
 	char *pmi[SHEP_PMI_ENV];
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		set_env(env, &used, mu_arena_printf(&s->arena, "%s=%u", row[i].name, row[i].value));
+	task_gpus(s, local, env, &used);
 	size_t count = shep_pmi_env(s, t, pmi);
 	for (size_t i = 0; i < count; i++)
 		set_env(env, &used, pmi[i]);

@@ -11,7 +11,7 @@ import subprocess
 import termios
 import time
 
-from harness import USER, check, equal, local, test, wait_until
+from harness import USER, Skip, check, equal, local, test, wait_until
 
 
 def settle(c, job, seconds=30):
@@ -234,3 +234,21 @@ def test_terminal(t):
     equal(child.wait(30), 5, "the exit code")
     os.close(master)
     wait_until("an empty queue", 30, lambda: not c.run("squeue", "-h").ok().out.strip())
+
+
+@test()
+def test_gpus_per_task(t):
+    """--gpus-per-task shows each task its own devices: in srun alone, and in a script that asked for it; the script itself sees all."""
+    c = t.cluster(controllers=1, nodes=1)
+    show = "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES"
+
+    def seen(*words):
+        return sorted(c.run("srun", "--mem", "64", *words, "sh", "-c", show, user=USER).ok().out.splitlines())
+    if not c.run("srun", "--mem", "64", "--gpus=2", "true", user=USER).code == 0:
+        raise Skip("this kernel has fewer than two character devices that may stand in for GPUs")
+    equal(seen("-n2", "--gpus-per-task=1"), ["0 0", "1 1"], "a device each")
+    equal(seen("-n2", "--gpus-per-task=test:1", "--gpu-bind=none"), ["0 0,1", "1 0,1"], "not bound")
+    equal(seen("-n2", "--gpus=2"), ["0 0,1", "1 0,1"], "devices for the whole job")
+    job = c.sbatch("--mem-per-cpu", "32", "-n2", "--gpus-per-task=1", "-o", "gpus.%j", "--wrap", "echo batch $CUDA_VISIBLE_DEVICES; srun sh -c '%s' | sort" % show, user=USER)
+    equal(c.wait_ended(job)[job][:2], ("COMPLETED", "0:0"), "the job")
+    equal(c.read("gpus.%d" % job), "batch 0,1\n0 0\n1 1\n", "the script's steps")
