@@ -308,6 +308,16 @@ static void walk(struct mgr *m, Mu__AssocRow **all, size_t n, Mu__AssocRow *a, u
 	m->rgt[at] = ++*number;
 }
 
+const Mu__AssocRow *mgr_qos_holder(const struct mgr *m, const Mu__AssocRow *a)
+{
+	for (int i = 0; a && !a->n_qos && i < 100; i++)
+		a = a->user && *a->user ? mgr_assoc(m, a->account, NULL, NULL)
+		    : strcmp(a->account, "root") == 0
+			? NULL
+			: mgr_assoc(m, a->parent ? a->parent : "root", NULL, NULL);
+	return a && a->n_qos ? a : NULL;
+}
+
 int mgr_load(struct mgr *m, struct mu_err *err)
 {
 	Mu__AssocRow **all;

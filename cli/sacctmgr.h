@@ -91,6 +91,8 @@ const char *mgr_value(const struct mgr *m, enum mgr_field field, bool set);
 bool mgr_listed(const struct mgr *m, enum mgr_field field, const char *name); /* no such word: yes */
 int mgr_load(struct mgr *m, struct mu_err *err);
 Mu__AssocRow *mgr_assoc(const struct mgr *m, const char *account, const char *user, const char *partition);
+/* Whose list of QOS holds at A: its own, or that of the nearest account above; NULL when none has a list. */
+const Mu__AssocRow *mgr_qos_holder(const struct mgr *m, const Mu__AssocRow *a);
 Mu__AccountRow *mgr_account(const struct mgr *m, const char *name);
 Mu__UserRow *mgr_user(const struct mgr *m, const char *name);
 Mu__QosRow *mgr_qos(const struct mgr *m, const char *name);

@@ -115,6 +115,8 @@ static char **list_value(struct mgr *m, char *const *old, size_t n_old, const st
 static int assoc_fields(struct mgr *m, Mu__AssocPut *p, const Mu__AssocRow *old, bool set, bool *ret_any,
 			struct mu_err *err)
 {
+	/* += and -= change the list that holds there, which may be that of an account above. */
+	const Mu__AssocRow *held = mgr_qos_holder(m, old ? old : mgr_assoc(m, p->account, NULL, NULL));
 	int rc = 0;
 	int64_t n;
 
@@ -136,7 +138,7 @@ static int assoc_fields(struct mgr *m, Mu__AssocPut *p, const Mu__AssocRow *old,
 			break;
 		case F_QOS:
 			p->has_set_qos = p->set_qos = 1;
-			p->qos = list_value(m, old ? old->qos : NULL, old ? old->n_qos : 0, w, &p->n_qos);
+			p->qos = list_value(m, held ? held->qos : NULL, held ? held->n_qos : 0, w, &p->n_qos);
 			for (size_t k = 0; k < p->n_qos && !rc; k++)
 				if (!mgr_qos(m, p->qos[k]))
 					rc = mu_fail(

@@ -122,6 +122,15 @@ static void below(FILE *f, const struct mgr *m, const char *account, int depth)
 	}
 }
 
+static void all_out(FILE *f, const struct mgr *m, const Mu__AssocRow *root)
+{
+	for (size_t i = 0; i < m->qoses; i++)
+		qos_out(f, m->qos[i]);
+	fprintf(f, "Cluster - '%s'", m->cli->conf.cluster);
+	assoc_out(f, root);
+	below(f, m, "root", 0);
+}
+
 int mgr_dump(struct mgr *m, char **words, size_t n)
 {
 	struct mu_err err = {0};
@@ -158,11 +167,7 @@ int mgr_dump(struct mgr *m, char **words, size_t n)
 		"# A line says what it is, its name in quotes, then :Field=value. What follows a Parent line "
 		"is below it.\n",
 		m->cli->conf.cluster);
-	for (size_t i = 0; i < m->qoses; i++)
-		qos_out(f, m->qos[i]);
-	fprintf(f, "Cluster - '%s'", m->cli->conf.cluster);
-	assoc_out(f, root);
-	below(f, m, "root", 0);
+	all_out(f, m, root);
 	return fclose(f) ? 1 : 0;
 }
 
@@ -174,7 +179,56 @@ struct loading {
 	unsigned line;
 	Mu__AccountsChange *coordinates[1024];
 	size_t coordinate_count;
+	char **known; /* what a dump would write now: each line behind the name of its parent, in order */
+	size_t known_count;
 };
+
+static char *known_key(struct loading *l, const char *parent, const char *line)
+{
+	return mu_arena_printf(&l->m->cli->arena, "%s\n%s", parent, line);
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_known(struct loading *l, const char *line)
+{
+	char *key = known_key(l, l->parent, line);
+	return l->known_count && bsearch(&key, l->known, l->known_count, sizeof key, by_text);
+}
+
+/* Collects the lines of a dump of what is there, so that equal lines of the file need no change. */
+static int learn(struct loading *l, struct mu_err *err)
+{
+	const Mu__AssocRow *root = mgr_assoc(l->m, "root", NULL, NULL);
+	const char *parent = "root";
+	char *text = NULL;
+	size_t len = 0, lines = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (f && root)
+		all_out(f, l->m, root);
+	if (!f || fclose(f)) {
+		free(text);
+		return mu_fail(err, MU_ENOMEM, "No memory for the accounts that are there");
+	}
+	for (size_t i = 0; i < len; i++)
+		lines += text[i] == '\n';
+	l->known = mu_arena_alloc(&l->m->cli->arena, (lines + 1) * sizeof *l->known);
+	for (char *line = text, *end; (end = strchr(line, '\n')) && l->known_count < lines; line = end + 1) {
+		*end = 0;
+		if (strncmp(line, "Parent - '", 10) == 0)
+			parent = mu_arena_printf(&l->m->cli->arena, "%.*s", (int)strcspn(line + 10, "'"),
+						 line + 10);
+		else
+			l->known[l->known_count++] = known_key(l, parent, line);
+	}
+	free(text);
+	qsort(l->known, l->known_count, sizeof *l->known, by_text);
+	return 0;
+}
 
 static char *field_value(struct loading *l, char **cursor, char **ret_key)
 {
@@ -392,7 +446,7 @@ static int load_line(struct loading *l, char *line, struct mu_err *err)
 	char *dash = strstr(line, " - "), *name, *end, *rest;
 
 	line[strcspn(line, "\r\n")] = 0;
-	if (!*line || *line == '#')
+	if (!*line || *line == '#' || is_known(l, line))
 		return 0;
 	if (!dash || (dash[3] != '\'' && dash[3] != '"') || !(end = strchr(dash + 4, dash[3])))
 		return bad(l, err, "a line is written KIND - 'name':Field=value");
@@ -444,6 +498,8 @@ int mgr_read(struct mgr *m, char **words, size_t n)
 		rc = mu_fail(&err, MU_EINVAL, "No filename was given: load file=NAME");
 	if (!rc)
 		rc = cli_read_file(l->file, 64 << 20, &m->cli->arena, &text, &len, &err);
+	if (!rc)
+		rc = learn(l, &err);
 	for (char *line = text; !rc && line && *line;) {
 		char *next = strchr(line, '\n');
 		if (next)
@@ -460,8 +516,12 @@ int mgr_read(struct mgr *m, char **words, size_t n)
 		cli_error(m->cli, "%s", err.text);
 		return 1;
 	}
+	if (!m->changes) {
+		mgr_say(m, " Nothing new added.\n");
+		return 0;
+	}
 	mgr_say(m, "For cluster %s: %zu changes\n", m->cli->conf.cluster, m->changes);
-	if (!m->changes || !mgr_confirm(m))
+	if (!mgr_confirm(m))
 		return 0;
 	if (mgr_send(m, &err)) {
 		fprintf(stderr, " Problem loading accounts: %s\n", err.text);

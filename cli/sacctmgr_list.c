@@ -102,15 +102,9 @@ GET(priority)
 	else if (c->mgr->assoc && c->mgr->assoc->priority)
 		mu_buf_printf(out, "%u", c->mgr->assoc->priority);
 }
-/* What holds there: its own list, or that of the nearest account above. */
 GET(qos)
 {
-	const Mu__AssocRow *a = c->mgr->assoc;
-	for (int i = 0; a && !a->n_qos && i < 100; i++)
-		a = a->user && *a->user ? mgr_assoc(c->mgr->m, a->account, NULL, NULL)
-		    : strcmp(a->account, "root") == 0
-			? NULL
-			: mgr_assoc(c->mgr->m, a->parent ? a->parent : "root", NULL, NULL);
+	const Mu__AssocRow *a = mgr_qos_holder(c->mgr->m, c->mgr->assoc);
 	if (a)
 		mgr_join(a->qos, a->n_qos, out);
 }
@@ -506,7 +500,9 @@ static int list_accounts(struct mgr *m)
 		    "GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,"
 		    "MaxWall,MaxTRESMins,QOS,DefaultQOS",
 		    true, true);
-	if (open_list(&l, m, &(struct cli_columns)SET(account_columns), "Account,Description,Organization"))
+	if (open_list(&l, m, &(struct cli_columns)SET(account_columns),
+		      mgr_find(m, F_WITH_COORD, false) ? "Account,Description,Organization,Coordinators"
+						       : "Account,Description,Organization"))
 		return 1;
 	for (size_t i = 0; i < m->accounts; i++) {
 		const char *name = m->account[i]->name;

@@ -107,3 +107,12 @@ def test_accounts_limits(t):
     c.run("sacctmgr", "-i", "load", "file=" + dump).ok()
     c.run("sacctmgr", "dump", "file=" + dump).ok()
     equal(open(dump).read(), before, "the dump after a load")
+    equal(c.run("sacctmgr", "-i", "load", "file=" + dump).ok().out, " Nothing new added.\n", "a second load of the same file")
+    # What += adds to is what held there, though it came from the account above.
+    c.run("sacctmgr", "-i", "add", "qos", "low").ok()
+    c.run("sacctmgr", "-i", "modify", "user", "where", "name=" + NAME, "account=lab", "set", "qos+=low").ok()
+    rows = c.run("sacctmgr", "-n", "-P", "show", "assoc", "where", "user=" + NAME, "format=account,qos").ok().out.split()
+    equal(rows, ["lab|normal,high,low"], "the QOS of a user after +=")
+    c.run("sacctmgr", "-i", "add", "coordinator", "account=bio", "name=" + NAME).ok()
+    shown = c.run("sacctmgr", "-n", "-P", "show", "account", "bio", "withcoordinator").ok().out.strip()
+    check(shown.endswith("|" + NAME), "an account with its coordinators is %r", shown)
