@@ -433,6 +433,17 @@ int ctl_conf_fits(const Mu__Config *config, struct mu_err *err)
 		       bytes / 1024, CTL_CONF_MAX / 1024);
 }
 
+/* The key pair, the log and the nodes' keys belong to one cluster: a file of another one is a slip. */
+static int same_cluster(const struct ctl *c, const Mu__Config *config, struct mu_err *err)
+{
+	const char *name = sch_config(c->st)->cluster_name;
+
+	if (!name || !config->cluster_name || strcmp(name, config->cluster_name) == 0)
+		return 0;
+	return mu_fail(err, MU_EINVAL, "The file is of cluster %s, but this is cluster %s, which keeps its name.",
+		       config->cluster_name, name);
+}
+
 static void lead_reconfigure(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 {
 	Mu__ReconfigureAsk *ask = req->request->reconfigure;
@@ -448,6 +459,8 @@ static void lead_reconfigure(struct ctl *c, struct ctl_req *req, Mu__Event *even
 	event->kind_case = MU__EVENT__KIND_CONFIG_SET;
 	event->config_set = &set;
 	code = sch_admit(c->st, event, &err);
+	if (!code)
+		code = same_cluster(c, set.config, &err);
 	if (!code)
 		code = ctl_conf_fits(set.config, &err);
 	if (code) {

@@ -36,5 +36,11 @@ def test_ten_thousand_nodes(t):
     done = c.run("scontrol", "reconfigure").refused("The configuration takes")
     equal(len(done.err.strip().splitlines()), 1, "lines of the refusal: %s" % done.err)
     equal(set(c.run("sinfo", "-h", "-N", "-p", "far", "-o", "%w").ok().out.split()), {"7"}, "weights after a refused configuration")
+    # A file of another cluster is a slip, not a new name.
+    name = c.run("muster", "config", "get", "ClusterName").ok().out.strip()
+    with open(path, "w") as f:
+        f.write(text.replace("ClusterName=" + name, "ClusterName=other"))
+    c.run("scontrol", "reconfigure").refused("The file is of cluster other, but this is cluster " + name)
+    equal(c.run("muster", "config", "get", "ClusterName").ok().out.strip(), name, "the name of the cluster")
     done = c.run("musterd", "-D", "-f", path, "-n", "c1", timeout=30, env={"MUSTER_UNUSED": "1"})
     check(done.code not in (0, None), "a second controller of that name started")
