@@ -401,7 +401,8 @@ static char **word_list(struct mu_arena *arena, const ProtobufCBinaryData *word,
 	char **list = mu_arena_alloc(arena, (count + extra + 1) * sizeof *list);
 	for (size_t i = 0; i < count; i++) {
 		list[i] = mu_arena_alloc(arena, word[i].len + 1);
-		memcpy(list[i], word[i].data, word[i].len);
+		if (word[i].len)
+			memcpy(list[i], word[i].data, word[i].len);
 	}
 	return list;
 }
