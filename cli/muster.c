@@ -424,14 +424,18 @@ static const struct {
 	const char *name, *words, *what;
 	int (*run)(struct cli *c, size_t count, char **words);
 } commands[] = {
-    {"receipt", "verify FILE [--key FILE]", "check a receipt of sbatch --receipt, without the cluster", muster_receipt},
-    {"log", "dump|verify [FROM[-TO]|DIR|SLICE] [--json] | tail [-n N] [-f] | export FILE [FROM-TO]", "print or check the log", muster_log},
-    {"why", "JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]", "why a job waits or waited", muster_why},
-    {"events", "[--from @POS|TIME] [--kind K] [--user U] [--job N] [--node X] [--follow] [--json]", "what happens, a line each", muster_events},
+    {"receipt", "verify FILE [--key FILE]", "check a receipt of sbatch --receipt, without the cluster",
+     muster_receipt},
+    {"log", "dump|verify [FROM[-TO]|DIR|SLICE] [--json] | tail [-n N] [-f] | export FILE [FROM-TO]",
+     "print or check the log", muster_log},
+    {"why", "JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]",
+     "why a job waits or waited", muster_why},
+    {"events", "[--from @POS|TIME] [--kind K] [--user U] [--job N] [--node X] [--follow] [--json]",
+     "what happens, a line each", muster_events},
     {"wait", "JOB [--state STATE] [--timeout SECONDS]", "until a job is in a state", muster_wait},
     {"diff", "--from TIME|@POS [--to TIME|@POS]", "what changed between two moments", muster_diff},
-    {"audit", "acts [--who USERS] [--since TIME] [--until TIME] [--json] | ...", "what people did; others by muster-history",
-     muster_audit},
+    {"audit", "acts [--who USERS] [--since TIME] [--until TIME] [--json] | ...",
+     "what people did; others by muster-history", muster_audit},
     {"digest", "", "position, digest and chain of every controller", digest},
     {"controller", "list | add | promote | remove | transfer | recover", "members of the cluster",
      controller},
@@ -440,8 +444,7 @@ static const struct {
     {"bench", "submit [-c CLIENTS] [-n JOBS]", "submissions a second", muster_bench},
     {"key", "make DIR [NODE]", "draw the cluster's key, or a node's", key_make},
 };
-static const char *const history[] = {"replay", "sim",	"audit",  "whatif",
-				      "bisect", "fork", "verify", "capture"};
+static const char *const history[] = {"replay", "sim", "audit"};
 
 static void list_commands(FILE *out)
 {

@@ -344,8 +344,10 @@ static int update_nodes(struct scontrol *s, const struct pair *pairs, size_t cou
 		}
 		continue;
 	invalid:
-		cli_error(s->cli, "Invalid input: %s%s%s", p->key, p->value ? "=" : "",
-			  p->value ? p->value : "");
+		cli_error(s->cli,
+			  "Invalid input: %s%s%s (of a node NodeName, State, Reason, Weight and Features can "
+			  "be given)",
+			  p->key, p->value ? "=" : "", p->value ? p->value : "");
 		fprintf(stderr, "Request aborted\n");
 		return 1;
 	}

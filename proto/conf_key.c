@@ -485,6 +485,8 @@ static void fill_fields(struct conf *c)
 		SET(max_mem_node_mib, memory_of(conf__value(c, "MaxMemPerNode")));
 	config->cluster_name = (char *)conf__value(c, "ClusterName");
 	config->select_type_parameters = (char *)conf__value(c, "SelectTypeParameters");
+	if (strcasestr(config->select_type_parameters, "CR_PACK_NODES"))
+		conf__note(c, "SelectTypeParameters", "CR_PACK_NODES is kept and shown, but without effect");
 	config->enforce_part_limits = (char *)conf__value(c, "EnforcePartLimits");
 	config->priority_type = (char *)conf__value(c, "PriorityType");
 }

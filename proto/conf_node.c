@@ -9,7 +9,9 @@
 #include "proto/units.h"
 
 /* How the text of one word of a line becomes a member of NodeConf or PartitionConf. */
-enum kind { NUMBER, LIMIT, MEMORY, TEXT, WORD, YESNO, SPAN, LIST, KEEP, OWN };
+/* KEEP: whoever uses the word finds it among the extra ones; IDLE: nobody does, and the administrator is
+ * told. */
+enum kind { NUMBER, LIMIT, MEMORY, TEXT, WORD, YESNO, SPAN, LIST, KEEP, IDLE, OWN };
 
 struct word {
 	const char *name;
@@ -26,27 +28,27 @@ static const struct word node_words[] = {
     {"NodeAddr", OWN, 0, 0, 0, 0, NULL},
     {"NodeHostName", OWN, 0, 0, 0, 0, NULL},
     {"Port", OWN, 0, 0, 0, 0, NULL},
-    {"BcastAddr", KEEP, 0, 0, 0, 0, NULL},
+    {"BcastAddr", IDLE, 0, 0, 0, 0, NULL},
     {"Boards", NUMBER, NODE(boards), NODE(has_boards), 1, 65535, NULL},
     {"CPUs", NUMBER, NODE(cpus), NODE(has_cpus), 1, 65535, NULL},
     {"Procs", NUMBER, NODE(cpus), NODE(has_cpus), 1, 65535, NULL},
-    {"CPUSpecList", KEEP, 0, 0, 0, 0, NULL},
+    {"CPUSpecList", IDLE, 0, 0, 0, 0, NULL},
     {"CoreSpecCount", NUMBER, NODE(core_spec_count), NODE(has_core_spec_count), 0, 65535, NULL},
     {"CoresPerSocket", NUMBER, NODE(cores_per_socket), NODE(has_cores_per_socket), 1, 65535, NULL},
-    {"CpuBind", KEEP, 0, 0, 0, 0, NULL},
+    {"CpuBind", IDLE, 0, 0, 0, 0, NULL},
     {"Feature", LIST, NODE(feature), NODE(n_feature), 0, 0, NULL},
     {"Features", LIST, NODE(feature), NODE(n_feature), 0, 0, NULL},
     {"Gres", OWN, 0, 0, 0, 0, NULL},
     {"MemSpecLimit", MEMORY, NODE(mem_spec_limit_mib), NODE(has_mem_spec_limit_mib), 0, 0, NULL},
     {"RealMemory", MEMORY, NODE(real_memory_mib), NODE(has_real_memory_mib), 1, 0, NULL},
     {"Reason", TEXT, NODE(reason), 0, 0, 0, NULL},
-    {"RestrictedCoresPerGPU", KEEP, 0, 0, 0, 0, NULL},
+    {"RestrictedCoresPerGPU", IDLE, 0, 0, 0, 0, NULL},
     {"Sockets", NUMBER, NODE(sockets), NODE(has_sockets), 1, 65535, NULL},
     {"SocketsPerBoard", NUMBER, NODE(sockets), NODE(has_sockets), 1, 65535, NULL},
     {"State", WORD, NODE(state), 0, 0, 0, "UNKNOWN CLOUD DOWN DRAIN FAIL FAILING FUTURE IDLE"},
     {"ThreadsPerCore", NUMBER, NODE(threads_per_core), NODE(has_threads_per_core), 1, 1024, NULL},
     {"TmpDisk", MEMORY, NODE(tmp_disk_mib), NODE(has_tmp_disk_mib), 0, 0, NULL},
-    {"Topology", KEEP, 0, 0, 0, 0, NULL},
+    {"Topology", IDLE, 0, 0, 0, 0, NULL},
     {"Weight", NUMBER, NODE(weight), NODE(has_weight), 0, 4294967280, NULL},
 };
 
@@ -56,7 +58,7 @@ static const struct word part_words[] = {
     {"AllowGroups", LIST, PART(allow_groups), PART(n_allow_groups), 0, 0, NULL},
     {"AllowQos", LIST, PART(allow_qos), PART(n_allow_qos), 0, 0, NULL},
     {"Alternate", TEXT, PART(alternate), 0, 0, 0, NULL},
-    {"CpuBind", KEEP, 0, 0, 0, 0, NULL},
+    {"CpuBind", IDLE, 0, 0, 0, 0, NULL},
     {"Default", YESNO, PART(is_default), PART(has_is_default), 0, 0, NULL},
     {"DefaultTime", SPAN, PART(default_time_sec), PART(has_default_time_sec), 0, 0, NULL},
     {"DefCpuPerGPU", KEEP, 0, 0, 0, 0, NULL},
@@ -66,14 +68,14 @@ static const struct word part_words[] = {
     {"DenyAccounts", LIST, PART(deny_accounts), PART(n_deny_accounts), 0, 0, NULL},
     {"DenyQos", LIST, PART(deny_qos), PART(n_deny_qos), 0, 0, NULL},
     {"DisableRootJobs", YESNO, PART(disable_root_jobs), PART(has_disable_root_jobs), 0, 0, NULL},
-    {"ExclusiveTopo", KEEP, 0, 0, 0, 0, NULL},
+    {"ExclusiveTopo", IDLE, 0, 0, 0, 0, NULL},
     {"ExclusiveUser", YESNO, PART(exclusive_user), PART(has_exclusive_user), 0, 0, NULL},
     {"GraceTime", NUMBER, PART(grace_time_sec), PART(has_grace_time_sec), 0, 4294967293, NULL},
     {"Hidden", YESNO, PART(hidden), PART(has_hidden), 0, 0, NULL},
     {"JobDefaults", KEEP, 0, 0, 0, 0, NULL},
     {"LLN", YESNO, PART(lln), PART(has_lln), 0, 0, NULL},
     {"MaxCPUsPerNode", LIMIT, PART(max_cpus_node), PART(has_max_cpus_node), 1, 4294967293, NULL},
-    {"MaxCPUsPerSocket", KEEP, 0, 0, 0, 0, NULL},
+    {"MaxCPUsPerSocket", IDLE, 0, 0, 0, 0, NULL},
     {"MaxMemPerCPU", MEMORY, PART(max_mem_cpu_mib), PART(has_max_mem_cpu_mib), 0, 0, NULL},
     {"MaxMemPerNode", MEMORY, PART(max_mem_node_mib), PART(has_max_mem_node_mib), 0, 0, NULL},
     {"MaxNodes", LIMIT, PART(max_nodes), PART(has_max_nodes), 0, 65536, NULL},
@@ -81,21 +83,21 @@ static const struct word part_words[] = {
     {"MinNodes", NUMBER, PART(min_nodes), PART(has_min_nodes), 0, 65536, NULL},
     {"Nodes", TEXT, PART(nodes), 0, 0, 0, NULL},
     {"OverSubscribe", OWN, 0, 0, 0, 0, NULL},
-    {"OverTimeLimit", KEEP, 0, 0, 0, 0, NULL},
-    {"PowerDownOnIdle", KEEP, 0, 0, 0, 0, NULL},
+    {"OverTimeLimit", IDLE, 0, 0, 0, 0, NULL},
+    {"PowerDownOnIdle", IDLE, 0, 0, 0, 0, NULL},
     {"PreemptMode", TEXT, PART(preempt_mode), 0, 0, 0, NULL},
     {"Priority", OWN, 0, 0, 0, 65533, NULL},
     {"PriorityJobFactor", NUMBER, PART(priority_job_factor), PART(has_priority_job_factor), 0, 65533, NULL},
     {"PriorityTier", NUMBER, PART(priority_tier), PART(has_priority_tier), 0, 65533, NULL},
     {"QOS", TEXT, PART(qos), 0, 0, 0, NULL},
     {"ReqResv", YESNO, PART(req_resv), PART(has_req_resv), 0, 0, NULL},
-    {"ResumeTimeout", KEEP, 0, 0, 0, 0, NULL},
+    {"ResumeTimeout", IDLE, 0, 0, 0, 0, NULL},
     {"RootOnly", YESNO, PART(root_only), PART(has_root_only), 0, 0, NULL},
-    {"SelectTypeParameters", KEEP, 0, 0, 0, 0, NULL},
+    {"SelectTypeParameters", IDLE, 0, 0, 0, 0, NULL},
     {"Shared", OWN, 0, 0, 0, 0, NULL},
     {"State", WORD, PART(state), 0, 0, 0, "UP DOWN DRAIN INACTIVE"},
-    {"SuspendTime", KEEP, 0, 0, 0, 0, NULL},
-    {"SuspendTimeout", KEEP, 0, 0, 0, 0, NULL},
+    {"SuspendTime", IDLE, 0, 0, 0, 0, NULL},
+    {"SuspendTimeout", IDLE, 0, 0, 0, 0, NULL},
     {"TRESBillingWeights", KEEP, 0, 0, 0, 0, NULL},
 };
 
@@ -152,6 +154,11 @@ static int set_list(struct conf *c, const struct word *w, const char *value, uin
 	return 0;
 }
 
+static void without_effect(struct conf *c, const char *name)
+{
+	conf__note(c, name, mu_arena_printf(c->arena, "kept and shown, but without effect: %s", name));
+}
+
 static int keep(struct conf *c, const struct word *w, const char *value, size_t *n, Mu__KeyValue ***list)
 {
 	Mu__KeyValue **grown = mu_arena_alloc(c->arena, (*n + 1) * sizeof(*grown)),
@@ -163,6 +170,8 @@ static int keep(struct conf *c, const struct word *w, const char *value, size_t 
 		memcpy(grown, *list, *n * sizeof(*grown));
 	grown[(*n)++] = pair;
 	*list = grown;
+	if (w->kind == IDLE)
+		without_effect(c, w->name);
 	return 0;
 }
 
@@ -249,6 +258,7 @@ static int set_value(struct conf *c, const struct word *w, const char *value, ui
 		memcpy(message + w->has, &has, sizeof(has));
 		return 0;
 	case KEEP:
+	case IDLE:
 	case OWN:
 		break;
 	}
@@ -367,7 +377,7 @@ static int node_word(struct conf *c, const struct conf__pair *pair, Mu__NodeConf
 	const struct word *w = find_word(c, node_words, NODE_WORDS, pair->key, "NodeName");
 	if (!w)
 		return MU_EINVAL;
-	if (w->kind == KEEP)
+	if (w->kind == KEEP || w->kind == IDLE)
 		return keep(c, w, pair->value, &node->n_extra, &node->extra);
 	if (w->kind != OWN)
 		return set_value(c, w, pair->value, (uint8_t *)node);
@@ -577,7 +587,7 @@ static int part_word(struct conf *c, const struct conf__pair *pair, Mu__Partitio
 	struct mu_err inner = {0};
 	if (!w)
 		return MU_EINVAL;
-	if (w->kind == KEEP)
+	if (w->kind == KEEP || w->kind == IDLE)
 		return keep(c, w, pair->value, &part->n_extra, &part->extra);
 	if (w->kind != OWN)
 		return set_value(c, w, pair->value, (uint8_t *)part);
@@ -605,6 +615,13 @@ static int check_partition(struct conf *c, const Mu__PartitionConf *part)
 	if (part->has_default_time_sec && part->max_time_sec >= 0 &&
 	    (part->default_time_sec < 0 || part->default_time_sec > part->max_time_sec))
 		return conf__fail(c, MU_EINVAL, "DefaultTime is above MaxTime");
+	if (part->alloc_nodes && strcasecmp(part->alloc_nodes, "ALL"))
+		without_effect(c, "AllocNodes");
+	if (part->alternate)
+		without_effect(c, "Alternate");
+	if (part->oversubscribe && strchr(part->oversubscribe, ':'))
+		conf__note(c, "OverSubscribe",
+			   "jobs do not share CPUs: YES and FORCE are kept and shown, and act as NO");
 	if (part->n_allow_accounts && part->n_deny_accounts)
 		conf__note(c, "DenyAccounts", "AllowAccounts is given too, so DenyAccounts is not used");
 	if (part->n_allow_qos && part->n_deny_qos)
