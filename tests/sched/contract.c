@@ -6,12 +6,7 @@
 #include "proto/states.h"
 #include "proto/version.h"
 #include "tests/sched/harness.h"
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
+#include "tests/sched/make.h"
 
 static int failures;
 static void check(bool ok, const char *what)

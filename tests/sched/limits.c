@@ -11,18 +11,7 @@
 #include "proto/conf.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
-#define NEW(w, type, init)                                            \
-	({                                                            \
-		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
-		init(m_);                                             \
-		m_;                                                   \
-	})
+#include "tests/sched/make.h"
 
 enum { ACCOUNTS = 6, USERS = 4, EVENTS = 120, IDS = 4096 };
 struct world {

@@ -20,18 +20,7 @@
 #include "proto/states.h"
 #include "proto/hostlist.h"
 #include "tests/sched/harness.h"
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
-#define NEW(w, type, init)                                            \
-	({                                                            \
-		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
-		init(m_);                                             \
-		m_;                                                   \
-	})
+#include "tests/sched/make.h"
 
 enum { NODES = 5, ACCOUNTS = 4, USERS = 5, EVENTS = 90 };
 struct world {

@@ -10,18 +10,7 @@
 #include "proto/conf.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
-#define NEW(w, type, init)                                            \
-	({                                                            \
-		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
-		init(m_);                                             \
-		m_;                                                   \
-	})
+#include "tests/sched/make.h"
 
 enum { NODES = 8, USERS = 8, EVENTS = 90, GROUP = 12 };
 struct world {

@@ -10,18 +10,7 @@
 #include "proto/base/seed.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
-#define NEW(w, type, init)                                            \
-	({                                                            \
-		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
-		init(m_);                                             \
-		m_;                                                   \
-	})
+#include "tests/sched/make.h"
 
 enum { JOBS = 48, IDS = 512, ROUNDS = 220, SEC = 1000000 };
 struct world {
@@ -29,7 +18,7 @@ struct world {
 	struct mu_seed seed;
 	struct mu_arena arena;
 	uint32_t nodes, jobs;
-	bool personal; /* some jobs share nodes with their own user's only */
+	bool personal;	      /* some jobs share nodes with their own user's only */
 	int64_t promise[IDS]; /* by id: the earliest planned start seen; 0: none yet. Of an array: its next
 				 task */
 	int64_t ends[IDS];    /* by id: when the running job will end */

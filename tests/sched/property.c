@@ -10,12 +10,7 @@
 #include "proto/base/seed.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
+#include "tests/sched/make.h"
 
 enum { EVENTS = 160, NODES_MAX = 6 };
 struct world {
@@ -37,13 +32,6 @@ static bool chance(struct world *w, uint32_t percent)
 {
 	return below(w, 100) < percent;
 }
-
-#define NEW(w, type, init)                                            \
-	({                                                            \
-		type *m_ = mu_arena_alloc(&(w)->arena, sizeof(type)); \
-		init(m_);                                             \
-		m_;                                                   \
-	})
 
 static char *node_name(struct world *w)
 {

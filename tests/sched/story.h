@@ -4,6 +4,7 @@
 
 #include "proto/base/map.h"
 #include "tests/sched/harness.h"
+#include "tests/sched/make.h"
 
 enum { WORDS = 64 };
 struct story {
@@ -17,12 +18,6 @@ struct story {
 	int64_t start_usec;
 	Mu__Event *last;
 };
-
-#define SET(row, field, v)              \
-	do {                            \
-		(row)->field = (v);     \
-		(row)->has_##field = 1; \
-	} while (0)
 
 /* Notes the first broken expectation; false. */
 bool wrong(struct story *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
