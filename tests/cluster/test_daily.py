@@ -79,13 +79,13 @@ def test_limits(t):
 def test_script(t):
     """What a script finds: its own name, three descriptors and no more; and where sbatch takes it from."""
     c = t.cluster(nodes=1)
-    c.script("#!/bin/bash\necho ${0##*/} $1 $(ls /proc/$$/fd)\n", "names.sh")
+    c.script("#!/bin/bash\necho ${0##*/} $1\nls /proc/$$/fd\n", "names.sh")
     job = int(c.run("bash", "-c", "sbatch --parsable <(cat names.sh) arg", user=USER).ok().out)
     c.wait_ended(job)
-    # 255 is the script as the shell reads it, 3 its pipe to ls.
+    # 255 is the script as the shell reads it. A pipe to ls would be seen with one end or both, as the shell has time.
     words = c.read("slurm-%d.out" % job).split()
     equal(words[:2], ["slurm_script", "arg"], "name and argument")
-    equal(sorted(words[2:]), ["0", "1", "2", "255", "3"], "its descriptors")
+    equal(sorted(words[2:]), ["0", "1", "2", "255"], "its descriptors")
     c.run("scontrol", "setdebug", "debug2").ok()
     for name in c.controllers():
         with open("%s/log/%s.log" % (c.dir, name)) as f:
