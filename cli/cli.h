@@ -153,6 +153,7 @@ int cli_sshare(struct cli *c, int argc, char **argv);
 int cli_sprio(struct cli *c, int argc, char **argv);
 int cli_sreport(struct cli *c, int argc, char **argv);
 int cli_seff(struct cli *c, int argc, char **argv);
+int cli_sattach(struct cli *c, int argc, char **argv);
 int cli_sstat(struct cli *c, int argc, char **argv);
 int cli_sbcast(struct cli *c, int argc, char **argv);
 int cli_muster(struct cli *c, int argc, char **argv);

@@ -20,6 +20,7 @@ static const struct {
     {MU_SACCTMGR, "[OPTIONS...] [COMMAND...]", "show and change accounts, users, associations and QOS"},
     {MU_SSHARE, "[OPTIONS...]", "show shares and usage of accounts and users"},
     {MU_SBCAST, "[OPTIONS...] SOURCE DEST", "copy a file to every node of a job"},
+    {MU_SATTACH, "[OPTIONS...] JOB.STEP", "join the input and output of a running step"},
     {MU_SSTAT, "[OPTIONS...] -j JOB[.STEP]", "show what running steps use"},
     {MU_SPRIO, "[OPTIONS...]", "show what the priorities of waiting jobs are made of"},
     {MU_MUSTER, "[OPTIONS...] COMMAND [ARGS...]", "everything that is not one of Slurm's commands"},

@@ -47,7 +47,6 @@ void cli_fatal(const struct cli *c, const char *format, ...)
 static const struct {
 	const char *name, *instead;
 } absent[] = {
-    {"sattach", "read the step's output file instead"},
     {"strigger", "watch states with squeue or sacct instead"},
     {"scrontab", "submit with sbatch --begin instead"},
 };
@@ -60,7 +59,7 @@ static const struct {
     {"scancel", cli_scancel}, {"scontrol", cli_scontrol}, {"sacct", cli_sacct},	  {"sdiag", cli_sdiag},
     {"sacctmgr", cli_sacctmgr}, {"sshare", cli_sshare}, {"sprio", cli_sprio},
     {"sreport", cli_sreport}, {"seff", cli_seff},
-    {"sstat", cli_sstat}, {"sbcast", cli_sbcast},
+    {"sstat", cli_sstat}, {"sbcast", cli_sbcast}, {"sattach", cli_sattach},
 };
 
 static int run(const char *name, int argc, char **argv, bool *ret_known)

@@ -349,7 +349,7 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 
 /* ---- asking ---- */
 
-static void hang_up(struct srun *s)
+void srun_hang_up(struct srun *s)
 {
 	for (size_t i = 0; i < s->conns; i++) {
 		close(s->conn[i].fd);
@@ -428,7 +428,7 @@ static int ask_once(struct srun *s, const Mu__StepAsk *ask, struct mu_err *err)
 	for (size_t i = 0; i < s->granted->n_part && rc == 0; i++)
 		rc = ask_part(s, ask, i, err);
 	if (rc)
-		hang_up(s);
+		srun_hang_up(s);
 	return rc;
 }
 
@@ -609,7 +609,7 @@ static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **ar
 		return 1;
 	say_launch(s);
 	rc = srun_stream(s);
-	hang_up(s);
+	srun_hang_up(s);
 	run_here(s, OPT_epilog, s->cli->conf.srun_epilog, "srun_epilog");
 	return rc;
 }

@@ -28,10 +28,14 @@ struct srun {
 	struct mu_buf environment;
 	ProtobufCBinaryData programs; /* --multi-prog: the file's text */
 	Mu__StepGranted *granted;
+	bool joins; /* sattach: the step is another srun's, and goes on without us */
 };
 
 /* Moves input, output and signals until the step has ended. Returns srun's exit code: the highest of the
  * tasks', 128 + signal for a task that a signal ended. */
 int srun_stream(struct srun *s);
+
+/* Closes all of S's connections. */
+void srun_hang_up(struct srun *s);
 
 #endif

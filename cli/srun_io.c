@@ -20,6 +20,8 @@
 
 enum { READ_BYTES = 32 * 1024, OUT_MAX = 128 * 1024, TASKS_MAX = 65536, SECOND_MSEC = 1000 };
 
+enum { ONLY_ALL = -1, ONLY_NONE = -2 };
+
 struct ended {
 	bool known;
 	int code, signal;
@@ -39,6 +41,8 @@ struct io {
 	uint16_t stdin_channel;
 	int label_width;
 	int partial[2]; /* channel + 1 of an unfinished line on standard output and error */
+	int only[2];	/* --output-filter, --error-filter: this task, ONLY_ALL or ONLY_NONE */
+	bool left;	/* sattach was told to go */
 	bool broken[2]; /* nobody reads it any more */
 	bool abort_told;
 	struct ended *task;
@@ -112,7 +116,9 @@ static int take_output(struct io *io, struct srun_conn *c, int which, const stru
 
 	if (stream_received(&c->out, (uint32_t)f->payload.len))
 		return MU_EPROTO;
-	if (io->label)
+	if (io->only[which] != ONLY_ALL && io->only[which] != f->channel)
+		;
+	else if (io->label)
 		put_labelled(io, which, f->channel, f->payload.data, f->payload.len);
 	else
 		put_all(io, which, f->payload.data, f->payload.len);
@@ -233,7 +239,7 @@ static int exit_code(const struct io *io)
 		killed = killed || e->signal;
 		highest = code > highest ? code : highest;
 	}
-	if (killed)
+	if (killed && !io->srun->joins)
 		cli_say(io->cli, "Force Terminated StepId=%u.%u", io->srun->job.job, io->srun->granted->step);
 	if (io->detail)
 		cli_error(io->cli, "%s", io->detail);
@@ -320,7 +326,7 @@ static void send_size(struct io *io)
 {
 	struct winsize size = {0};
 
-	if (!io->pty || ioctl(STDIN_FILENO, TIOCGWINSZ, &size))
+	if (!io->pty || io->srun->joins || ioctl(STDIN_FILENO, TIOCGWINSZ, &size))
 		return;
 	const uint8_t payload[4] = {(uint8_t)(size.ws_row >> 8), (uint8_t)size.ws_row,
 				    (uint8_t)(size.ws_col >> 8), (uint8_t)size.ws_col};
@@ -367,7 +373,9 @@ static void take_signals(struct io *io)
 	struct signalfd_siginfo info;
 
 	while (read(io->signals, &info, sizeof info) == sizeof info) {
-		if (info.ssi_signo == SIGWINCH)
+		if (io->srun->joins)
+			io->left = io->left || info.ssi_signo != SIGWINCH;
+		else if (info.ssi_signo == SIGWINCH)
 			send_size(io);
 		else if (info.ssi_signo == SIGINT && !io->raw)
 			interrupted(io);
@@ -419,7 +427,8 @@ static void take_stdin(struct io *io)
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (n <= 0) {
-		send_stdin(io, NULL, 0);
+		if (!io->srun->joins)
+			send_stdin(io, NULL, 0);
 		io->stdin_open = false;
 		return;
 	}
@@ -428,7 +437,7 @@ static void take_stdin(struct io *io)
 
 static void choose_stdin(struct io *io)
 {
-	const char *how = cli_args_value(io->srun->args, OPT_input);
+	const char *how = cli_args_value(io->srun->args, io->srun->joins ? OPT_attach_input : OPT_input);
 
 	io->stdin_channel = STREAM_ALL;
 	io->stdin_open = !how || strcmp(how, "all") == 0;
@@ -439,8 +448,18 @@ static void choose_stdin(struct io *io)
 	/* A closed descriptor is an end of file, not an error. */
 	if (io->stdin_open && fcntl(STDIN_FILENO, F_GETFD) < 0) {
 		io->stdin_open = false;
-		send_stdin(io, NULL, 0);
+		if (!io->srun->joins)
+			send_stdin(io, NULL, 0);
 	}
+}
+
+static int filter(const struct io *io, int option)
+{
+	const char *how = cli_args_value(io->srun->args, option);
+
+	if (!io->srun->joins || !how || strcmp(how, "all") == 0)
+		return ONLY_ALL;
+	return strcmp(how, "none") == 0 ? ONLY_NONE : (int)strtoul(how, NULL, 10);
 }
 
 /* ---- the connection ---- */
@@ -523,7 +542,7 @@ static int take_frame(struct io *io, struct srun_conn *c, const struct stream_fr
 static void lose(struct io *io, struct srun_conn *c)
 {
 	close_conn(io, c, true);
-	if (io->open)
+	if (io->open && !io->srun->joins)
 		send_signal(io, SIGKILL);
 }
 
@@ -609,7 +628,7 @@ static void loop(struct io *io)
 
 	for (size_t i = 0; i < s->conns; i++)
 		take_frames(io, &s->conn[i]); /* what came with the grant */
-	while (io->open) {
+	while (io->open && !io->left) {
 		int timeout = time_left(io);
 
 		for (size_t i = 0; i < s->conns; i++) {
@@ -661,6 +680,8 @@ int srun_stream(struct srun *s)
 	uint32_t most;
 	int rc;
 
+	io.only[0] = filter(&io, OPT_attach_output);
+	io.only[1] = filter(&io, OPT_attach_error);
 	for (size_t i = 0; i < s->granted->n_tasks; i++)
 		io.tasks += s->granted->tasks[i];
 	if (io.tasks > TASKS_MAX)
@@ -683,7 +704,7 @@ int srun_stream(struct srun *s)
 	take_terminal(&io);
 	loop(&io);
 	give_terminal_back(&io);
-	rc = exit_code(&io);
+	rc = io.left ? 1 : exit_code(&io);
 	tell_manager(&io, rc > 255 ? 255 : rc);
 	if (io.signals >= 0)
 		close(io.signals);

@@ -6,6 +6,7 @@
  *   agent_launch.c   limits, script and order of a step; its shepherd
  *   agent_recover.c  what an earlier agent left in the spool and in control groups
  *   agent_step.c     srun and salloc: connections, requests, grants: the step manager
+ *   agent_attach.c   sattach: the connection goes to the step's shepherd
  *   agent_place.c    where a step's tasks go inside the allocation
  *   agent_prog.c     prolog, epilog, health check: the site's programs
  *   agent_look.c     what the steps here use now, for sstat
@@ -297,6 +298,12 @@ struct agent_client {
 
 /* agent_step.c: the attempt that a request of C is about, when C may ask; else NULL, and it is refused. */
 struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, uint32_t job, bool to_start);
+
+/* agent_step.c: the last answer to a client. */
+void agent_refuse(int fd, int code, bool busy, const char *text);
+
+/* agent_attach.c: answers C's sattach and passes its connection on; C is done with. */
+void agent_attach_take(struct agent *a, struct agent_client *c);
 
 /* agent_mail.c */
 void agent_mail_begin(struct agent *a, struct agent_attempt *t);

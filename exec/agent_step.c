@@ -125,7 +125,7 @@ void agent_send(int fd, uint8_t kind, const ProtobufCMessage *m)
 		diag_debug("an srun left before its answer");
 }
 
-static void refuse(int fd, int code, bool busy, const char *text)
+void agent_refuse(int fd, int code, bool busy, const char *text)
 {
 	Mu__StepRefused m = MU__STEP_REFUSED__INIT;
 	m.has_code = m.has_busy = 1;
@@ -410,7 +410,7 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 	if (code == 0)
 		code = put_binding(a, &binding, p, &err);
 	if (code) {
-		refuse(c->fd, code, false, err.text);
+		agent_refuse(c->fd, code, false, err.text);
 		mu_arena_free(&arena);
 		return;
 	}
@@ -452,7 +452,7 @@ static bool grant_parts(struct agent *a, struct agent_attempt *t, struct agent_c
 	struct mu_err err = {0};
 	p->arena = &arena;
 	if (agent_hold_add(a, t, c, AGENT_LEADS, t->record->next_step, &err)) {
-		refuse(c->fd, err.code, false, err.text);
+		agent_refuse(c->fd, err.code, false, err.text);
 		mu_arena_free(&arena);
 		return false;
 	}
@@ -485,7 +485,7 @@ struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, 
 	if (t && t->phase == EXE_ENDED)
 		t = NULL;
 	if (!t) {
-		refuse(c->fd, MU_EJOBID, false, mu_strerror(MU_EJOBID));
+		agent_refuse(c->fd, MU_EJOBID, false, mu_strerror(MU_EJOBID));
 		return NULL;
 	}
 	bool good = false;
@@ -501,13 +501,13 @@ struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, 
 		good = differs == 0;
 	}
 	if (!good)
-		refuse(c->fd, MU_EPERM, false, mu_strerror(MU_EPERM));
+		agent_refuse(c->fd, MU_EPERM, false, mu_strerror(MU_EPERM));
 	else if (!to_start)
 		return t;
 	else if (t->phase == EXE_ENDING)
-		refuse(c->fd, MU_EALREADYDONE, false, mu_strerror(MU_EALREADYDONE));
+		agent_refuse(c->fd, MU_EALREADYDONE, false, mu_strerror(MU_EALREADYDONE));
 	else if (t->phase == EXE_STARTING || t->steps_live >= AGENT_STEPS_MAX)
-		refuse(c->fd, MU_ENODEBUSY, true, mu_strerror(MU_ENODEBUSY));
+		agent_refuse(c->fd, MU_ENODEBUSY, true, mu_strerror(MU_ENODEBUSY));
 	else
 		return t;
 	return NULL;
@@ -521,7 +521,7 @@ static bool take_ask(struct agent *a, struct agent_client *c)
 	const Mu__StepAsk *ask =
 	    (Mu__StepAsk *)mu_pb_unpack(&mu__step_ask__descriptor, c->ask.data, c->ask.len, &arena);
 	if (!ask)
-		refuse(c->fd, MU_EPROTO, false, "the step request is malformed");
+		agent_refuse(c->fd, MU_EPROTO, false, "the step request is malformed");
 	struct agent_attempt *t = ask ? agent_step_admit(a, c, ask->job, true) : NULL;
 	if (t) {
 		struct agent_placing p = {.ask = ask,
@@ -536,7 +536,7 @@ static bool take_ask(struct agent *a, struct agent_client *c)
 		}
 		if (code == 0)
 			return grant_parts(a, t, c, &p, arena);
-		refuse(c->fd, code, p.busy, err.text);
+		agent_refuse(c->fd, code, p.busy, err.text);
 	}
 	mu_arena_free(&arena);
 	return false;
@@ -550,7 +550,7 @@ static bool take_hold(struct agent *a, struct agent_client *c)
 	const Mu__HoldAsk *ask =
 	    (Mu__HoldAsk *)mu_pb_unpack(&mu__hold_ask__descriptor, c->ask.data, c->ask.len, &arena);
 	if (!ask)
-		refuse(c->fd, MU_EPROTO, false, "the request to hold an allocation is malformed");
+		agent_refuse(c->fd, MU_EPROTO, false, "the request to hold an allocation is malformed");
 	struct agent_attempt *t = ask ? agent_step_admit(a, c, ask->job, true) : NULL;
 	if (!t)
 		return false;
@@ -566,8 +566,8 @@ static bool take_hold(struct agent *a, struct agent_client *c)
 		return false;
 	}
 	if (t->order->spec->batch || !t->order->batch_host || agent_hold_add(a, t, c, AGENT_HOLDS, 0, &err)) {
-		refuse(c->fd, err.code ? err.code : MU_EINVAL, false,
-		       err.code ? err.text : "this is no allocation to hold here");
+		agent_refuse(c->fd, err.code ? err.code : MU_EINVAL, false,
+			     err.code ? err.text : "this is no allocation to hold here");
 		return false;
 	}
 	agent_send(c->fd, STREAM_GRANTED, &granted.base);
@@ -598,11 +598,16 @@ static bool take_request(struct agent *a, struct agent_client *c, const struct s
 {
 	if (f->kind == STREAM_PROOF)
 		return take_proof(c, f);
-	if (f->kind != STREAM_STEP_ASK && f->kind != STREAM_HOLD && f->kind != STREAM_USAGE_ASK)
+	if (f->kind != STREAM_STEP_ASK && f->kind != STREAM_HOLD && f->kind != STREAM_USAGE_ASK &&
+	    f->kind != STREAM_ATTACH)
 		return false;
 	int whole = stream_join(&c->ask, f);
 	if (whole == 0)
 		return true;
+	if (whole == 1 && f->kind == STREAM_ATTACH) {
+		agent_attach_take(a, c);
+		return false;
+	}
 	bool stays = whole == 1 && (f->kind == STREAM_HOLD	  ? take_hold(a, c)
 				    : f->kind == STREAM_USAGE_ASK ? agent_look_take(a, c)
 								  : take_ask(a, c));

@@ -46,6 +46,7 @@ void shep_say(struct shep_step *s, const char *format, ...)
 	va_end(args);
 	if (s->srun.fd >= 0)
 		stream_put(&s->srun.out, STREAM_TEXT, 0, line, strlen(line));
+	shep_watch_put(s, STREAM_TEXT, 0, line, strlen(line), false);
 	if (s->say_fd >= 0)
 		dprintf(s->say_fd, "%s\n", line);
 }
@@ -249,7 +250,7 @@ static void finish(struct shep_step *s)
 			stream_put(&s->control[i].out, EXE_SHEPHERD_ENDED, 0, NULL, 0);
 			shep_peer_flush(&s->control[i]);
 		}
-	if (s->srun.fd >= 0) {
+	if (s->srun.fd >= 0 || shep_watched(s)) {
 		Mu__StepEnded m = MU__STEP_ENDED__INIT;
 		m.has_step = m.has_exit_code = m.has_exit_signal = 1;
 		m.step = s->order->step;
@@ -259,7 +260,9 @@ static void finish(struct shep_step *s)
 		m.usage = &usage;
 		MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
 		mu_pb_pack(&m.base, &b);
-		stream_put(&s->srun.out, STREAM_STEP_ENDED, 0, b.data, b.len);
+		if (s->srun.fd >= 0)
+			stream_put(&s->srun.out, STREAM_STEP_ENDED, 0, b.data, b.len);
+		shep_watch_put(s, STREAM_STEP_ENDED, 0, b.data, b.len, false);
 	}
 }
 
@@ -290,6 +293,8 @@ static int timeout_msec(struct shep_step *s)
 	}
 	if (s->deadline_boot_usec && s->phase == SHEP_RUNNING && s->deadline_boot_usec < due)
 		due = s->deadline_boot_usec;
+	if (shep_watch_due(s) < due)
+		due = shep_watch_due(s);
 	if (shep_usage_due(s) < due)
 		due = shep_usage_due(s);
 	if (s->phase == SHEP_ENDING && s->kill_boot_usec < due)
@@ -356,12 +361,14 @@ static void serve_tasks(struct shep_step *s, const struct poll_set *p, const str
 
 static void turn(struct shep_step *s, struct poll_set *p, struct slots *slot)
 {
-	size_t control[SHEP_CONTROLS];
+	size_t control[SHEP_CONTROLS], watch[SHEP_WATCHERS];
 	p->count = 0;
 	size_t child = add(p, s->child_signal, POLLIN), listener = add(p, s->listener, POLLIN);
 	size_t srun = add(p, s->srun.fd, POLLIN | (s->srun.out.len ? POLLOUT : 0));
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		control[i] = add(p, s->control[i].fd, POLLIN | (s->control[i].out.len ? POLLOUT : 0));
+	for (size_t i = 0; i < SHEP_WATCHERS; i++)
+		watch[i] = add(p, s->watch[i].peer.fd, POLLIN | (s->watch[i].peer.out.len ? POLLOUT : 0));
 	watch_tasks(s, p, slot);
 	if (poll(p->fd, p->count, timeout_msec(s)) < 0 && errno != EINTR)
 		abort();
@@ -372,6 +379,9 @@ static void turn(struct shep_step *s, struct poll_set *p, struct slots *slot)
 		shep_control_accept(s);
 	if (ready(p, srun) && (p->fd[srun].revents & ~POLLOUT) && s->srun.fd >= 0)
 		shep_flow_srun(s);
+	for (size_t i = 0; i < SHEP_WATCHERS; i++)
+		if (ready(p, watch[i]) && (p->fd[watch[i]].revents & ~POLLOUT))
+			shep_watch_read(s, &s->watch[i]);
 	serve_tasks(s, p, slot);
 	if (ready(p, child) || s->phase == SHEP_CLEARING)
 		reap(s);
@@ -380,6 +390,7 @@ static void turn(struct shep_step *s, struct poll_set *p, struct slots *slot)
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		shep_peer_flush(&s->control[i]);
 	shep_peer_flush(&s->srun);
+	shep_watch_turn(s, exe_boot_usec());
 }
 
 /* The step has ended and the spool knows; only srun's bytes may still wait for a slow reader. */
@@ -528,6 +539,8 @@ int main(int argc, char **argv)
 	struct mu_err err = {0};
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		s.control[i].fd = -1;
+	for (size_t i = 0; i < SHEP_WATCHERS; i++)
+		s.watch[i].peer.fd = -1;
 	for (int c = 0; c < EXE_CONTROLLERS; c++)
 		s.door.fd[c] = -1;
 	if (argc != 3) {
@@ -547,12 +560,13 @@ int main(int argc, char **argv)
 	if (s.order->streamed)
 		shep_flow_open(&s, EXE_FD_STREAM);
 	begin(&s);
-	size_t cap = 8 + SHEP_CONTROLS + 5 * s.task_count;
+	size_t cap = 8 + SHEP_CONTROLS + SHEP_WATCHERS + 5 * s.task_count;
 	struct poll_set p = {.fd = mu_arena_alloc(&s.arena, cap * sizeof(struct pollfd)), .cap = cap};
 	struct slots *slot = mu_arena_alloc(&s.arena, s.task_count * sizeof *slot);
 	while (s.phase != SHEP_DONE)
 		turn(&s, &p, slot);
 	flush_srun(&s);
+	shep_watch_last(&s);
 	shep_flow_free(&s);
 	shep_pmi_close(&s);
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)

@@ -16,12 +16,13 @@ enum { EXE_FD_CONTROL = 3, EXE_FD_LOCK = 4, EXE_FD_STREAM = 5 };
 enum exe_shepherd_kind {
 	EXE_SHEPHERD_SIGNAL =
 	    64, /* u32 signal, u32 1: the tasks alone (batch shell), 0: every process of the step */
-	EXE_SHEPHERD_END = 65,	 /* u32 cause, u32 uid, u32 1: KILL at once: TERM, KillWait, KILL */
-	EXE_SHEPHERD_LIMIT = 66, /* u64 seconds from the step's start, 0: no limit */
-	EXE_SHEPHERD_ASK = 67,	 /* answered with */
-	EXE_SHEPHERD_STATE = 68, /* Mu__StepState with usage */
-	EXE_SHEPHERD_ENDED = 70, /* shepherd -> agent: step_<s>.end is there; said before srun hears of it */
-	EXE_SHEPHERD_FREEZE = 69 /* u32 1: stop, 0: go on */
+	EXE_SHEPHERD_END = 65,	  /* u32 cause, u32 uid, u32 1: KILL at once: TERM, KillWait, KILL */
+	EXE_SHEPHERD_LIMIT = 66,  /* u64 seconds from the step's start, 0: no limit */
+	EXE_SHEPHERD_ASK = 67,	  /* answered with */
+	EXE_SHEPHERD_STATE = 68,  /* Mu__StepState with usage */
+	EXE_SHEPHERD_ENDED = 70,  /* shepherd -> agent: step_<s>.end is there; said before srun hears of it */
+	EXE_SHEPHERD_FREEZE = 69, /* u32 1: stop, 0: go on */
+	EXE_SHEPHERD_ATTACH = 71  /* a sattach's connection comes with it (SCM_RIGHTS) */
 };
 
 /* "batch", "extern" or the number. OUT has 16 bytes. */

@@ -136,6 +136,16 @@ static void answer_state(struct shep_step *s, struct shep_peer *p)
 	stream_put(&p->out, EXE_SHEPHERD_STATE, 0, b.data, b.len);
 }
 
+static void take_watch(struct shep_step *s, struct shep_peer *p)
+{
+	int fd = p->passed - 1;
+	p->passed = 0;
+	if (fd >= 0 && s->order->streamed && s->phase < SHEP_DONE)
+		shep_watch_add(s, fd);
+	else if (fd >= 0)
+		close(fd);
+}
+
 static void take_frame(struct shep_step *s, struct shep_peer *p, const struct stream_frame *f)
 {
 	uint32_t w[3] = {0};
@@ -161,16 +171,44 @@ static void take_frame(struct shep_step *s, struct shep_peer *p, const struct st
 	case EXE_SHEPHERD_FREEZE:
 		exe_cgroup_freeze(&s->host, s->order->cgroup, w[0] != 0, NULL);
 		break;
+	case EXE_SHEPHERD_ATTACH:
+		take_watch(s, p);
+		break;
 	default: /* of a newer agent: nothing that we could do */
 		break;
 	}
+}
+
+/* A read ends behind the bytes that a descriptor came with: there is never more than one to keep. */
+static ssize_t receive(struct shep_peer *p, uint8_t *chunk, size_t len)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec io = {chunk, len};
+	struct msghdr m = {.msg_iov = &io,
+			   .msg_iovlen = 1,
+			   .msg_control = control.room,
+			   .msg_controllen = sizeof control.room};
+	ssize_t n = recvmsg(p->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	int fd;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof fd)) {
+		memcpy(&fd, CMSG_DATA(c), sizeof fd);
+		if (p->passed)
+			close(p->passed - 1);
+		p->passed = fd + 1;
+	}
+	return n;
 }
 
 void shep_control_read(struct shep_step *s, struct shep_peer *p)
 {
 	uint8_t chunk[1024];
 	struct stream_frame f;
-	ssize_t n = recv(p->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+	ssize_t n = receive(p, chunk, sizeof chunk);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {

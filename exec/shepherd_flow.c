@@ -23,7 +23,10 @@ void shep_peer_close(struct shep_peer *p)
 {
 	if (p->fd >= 0)
 		close(p->fd);
+	if (p->passed)
+		close(p->passed - 1);
 	p->fd = -1;
+	p->passed = 0;
 	p->out_used = 0;
 	stream_reader_free(&p->reader);
 	mu_buf_free(&p->out);
@@ -56,28 +59,45 @@ static size_t waiting(const struct shep_peer *p)
 
 /* ---- output ---- */
 
+static bool listened(const struct shep_step *s)
+{
+	return s->srun.fd >= 0 || shep_watched(s);
+}
+
+/* Output that srun and every sattach can take now. */
+static uint32_t room(const struct shep_step *s)
+{
+	uint32_t here = UINT32_MAX, there = shep_watch_room(s);
+	if (s->srun.fd >= 0)
+		here = waiting(&s->srun) < SHEP_OUT_MAX ? stream_may_send(&s->out_credit) : 0;
+	return here < there ? here : there;
+}
+
 bool shep_flow_wants(const struct shep_step *s, const struct shep_flow *f)
 {
 	if (f->fd < 0)
 		return false;
-	/* Without srun the bytes are read and dropped: its end has begun the step's. */
-	return s->srun.fd < 0 ||
-	       (f->due == 0 && waiting(&s->srun) < SHEP_OUT_MAX && stream_may_send(&s->out_credit) > 0);
+	/* Where nobody listens the bytes are read and dropped: srun's end has begun the step's. */
+	return !listened(s) || (f->due == 0 && room(s) > 0);
 }
 
 /* Sends what is due and what credit allows. A line that is cut keeps the others back, so that lines stay
  * whole. */
 static void emit(struct shep_step *s, struct shep_task *t, struct shep_flow *f)
 {
-	if (f->due == 0 || (s->cut && s->cut != f && s->srun.fd >= 0))
+	if (f->due == 0 || (s->cut && s->cut != f && listened(s)))
 		return;
 	size_t len = f->due;
-	if (s->srun.fd >= 0) {
-		uint32_t may = stream_may_send(&s->out_credit);
+	if (listened(s)) {
+		uint8_t kind = f == &t->out ? STREAM_STDOUT : STREAM_STDERR;
+		uint32_t may = room(s);
 		len = len < may ? len : may;
-		stream_put(&s->srun.out, f == &t->out ? STREAM_STDOUT : STREAM_STDERR, (uint16_t)t->number,
-			   f->held.data, len);
-		stream_sent(&s->out_credit, (uint32_t)len);
+		if (len && s->srun.fd >= 0) {
+			stream_put(&s->srun.out, kind, (uint16_t)t->number, f->held.data, len);
+			stream_sent(&s->out_credit, (uint32_t)len);
+		}
+		if (len)
+			shep_watch_put(s, kind, (uint16_t)t->number, f->held.data, len, true);
 	}
 	f->due -= len;
 	s->cut = f->due ? f : NULL;
@@ -144,12 +164,12 @@ bool shep_flow_drained(const struct shep_step *s)
 {
 	for (size_t i = 0; i < s->task_count; i++)
 		if (s->task[i].out.fd >= 0 || s->task[i].err.fd >= 0 ||
-		    (s->srun.fd >= 0 && (s->task[i].out.held.len || s->task[i].err.held.len)))
+		    (listened(s) && (s->task[i].out.held.len || s->task[i].err.held.len)))
 			return false;
 	return true;
 }
 
-void shep_flow_task_ended(struct shep_step *s, struct shep_task *t)
+void shep_flow_put_end(const struct shep_step *s, const struct shep_task *t, struct mu_buf *out)
 {
 	Mu__TaskEnded m = MU__TASK_ENDED__INIT;
 	m.has_task = m.has_exit_code = m.has_exit_signal = m.has_oom = 1;
@@ -160,8 +180,16 @@ void shep_flow_task_ended(struct shep_step *s, struct shep_task *t)
 	m.oom = t->oom;
 	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
 	mu_pb_pack(&m.base, &b);
+	stream_put(out, STREAM_TASK_ENDED, (uint16_t)t->number, b.data, b.len);
+}
+
+void shep_flow_task_ended(struct shep_step *s, struct shep_task *t)
+{
 	if (s->srun.fd >= 0)
-		stream_put(&s->srun.out, STREAM_TASK_ENDED, (uint16_t)t->number, b.data, b.len);
+		shep_flow_put_end(s, t, &s->srun.out);
+	for (size_t i = 0; i < SHEP_WATCHERS; i++)
+		if (s->watch[i].peer.fd >= 0)
+			shep_flow_put_end(s, t, &s->watch[i].peer.out);
 }
 
 /* ---- input ---- */
@@ -197,16 +225,23 @@ void shep_flow_stdin(struct shep_step *s, struct shep_task *t)
 	}
 }
 
-/* Lets srun send as much again as the slowest task has taken. */
-static void grant(struct shep_step *s)
+size_t shep_flow_backlog(const struct shep_step *s)
 {
-	uint64_t held = 0;
+	size_t held = 0;
 	for (size_t i = 0; i < s->task_count; i++) {
-		uint64_t here = s->task[i].in.len - s->task[i].in_used;
+		size_t here = s->task[i].in.len - s->task[i].in_used;
 		if (s->task[i].in_fd >= 0 && here > held)
 			held = here;
 	}
-	if (s->srun.fd < 0 || s->in_received - held <= s->in_consumed)
+	return held;
+}
+
+/* Lets srun send as much again as the slowest task has taken. What sattachs have sent counts with it: the
+ * grant comes a little later. */
+static void grant(struct shep_step *s)
+{
+	uint64_t held = shep_flow_backlog(s);
+	if (s->srun.fd < 0 || held > s->in_received || s->in_received - held <= s->in_consumed)
 		return;
 	uint32_t more = stream_consumed(&s->in_credit, (uint32_t)(s->in_received - held - s->in_consumed));
 	s->in_consumed = s->in_received - held;
@@ -214,11 +249,8 @@ static void grant(struct shep_step *s)
 		stream_put_u32(&s->srun.out, STREAM_CREDIT_GRANT, 0, more);
 }
 
-static bool take_stdin(struct shep_step *s, const struct stream_frame *f)
+void shep_flow_input(struct shep_step *s, const struct stream_frame *f)
 {
-	if (stream_received(&s->in_credit, (uint32_t)f->payload.len))
-		return false;
-	s->in_received += f->payload.len;
 	for (size_t i = 0; i < s->task_count; i++) {
 		struct shep_task *t = &s->task[i];
 		if (!takes_input(t, f->channel))
@@ -229,6 +261,14 @@ static bool take_stdin(struct shep_step *s, const struct stream_frame *f)
 			mu_buf_add(&t->in, f->payload.data, f->payload.len);
 		shep_flow_stdin(s, t);
 	}
+}
+
+static bool take_stdin(struct shep_step *s, const struct stream_frame *f)
+{
+	if (stream_received(&s->in_credit, (uint32_t)f->payload.len))
+		return false;
+	s->in_received += f->payload.len;
+	shep_flow_input(s, f);
 	return true;
 }
 

@@ -21,7 +21,10 @@ enum {
 	SHEP_TASKS_MAX = 4096, /* a node's tasks of one step */
 	SHEP_CONTROLS =
 	    4, /* the agent that started us, the one after it, and two that are on their way out */
-	SHEP_OUT_MAX = 256 * 1024, /* bytes waiting for srun before its tasks' pipes are left alone */
+	SHEP_WATCHERS = 8,	    /* sattachs at a time */
+	SHEP_STALL_USEC = 10000000, /* a sattach that takes nothing for so long is cut off: it may slow the
+				       step, not stop it */
+	SHEP_OUT_MAX = 256 * 1024,  /* bytes waiting for srun before its tasks' pipes are left alone */
 	SHEP_LINE_MAX =
 	    1024 *
 	    1024, /* a line held back for being whole; longer ones are cut into frames that belong together */
@@ -62,10 +65,20 @@ struct shep_task {
 };
 
 struct shep_peer {
-	int fd; /* -1: free */
+	int fd;	    /* -1: free */
+	int passed; /* control only, counted from 1: a descriptor that came and whose frame has not; 0: none
+		     */
 	struct stream_reader reader;
 	struct mu_buf out;
 	size_t out_used;
+};
+
+/* A sattach: output goes to it as to srun, what it sends joins srun's input, its end changes nothing. */
+struct shep_watch {
+	struct shep_peer peer;
+	struct stream_credit out, in;
+	uint32_t in_owed;	/* input got and not granted again */
+	int64_t full_boot_usec; /* since when nothing more could be sent; 0: something can */
 };
 
 enum shep_phase {
@@ -106,6 +119,7 @@ struct shep_step {
 	int say_fd; /* the job's stderr file, for our own lines; -1: srun's connection */
 	struct shep_peer control[SHEP_CONTROLS];
 	struct shep_peer srun;
+	struct shep_watch watch[SHEP_WATCHERS];
 	bool srun_there;
 	struct stream_credit out_credit, in_credit;
 	uint64_t in_received,
@@ -168,6 +182,24 @@ void shep_flow_task_ended(struct shep_step *s, struct shep_task *t);
 void shep_flow_free(struct shep_step *s);
 bool shep_flow_drained(const struct shep_step *s);
 void shep_flow_turn(struct shep_step *s); /* frames that came with the request, and new credit */
+
+/* Hands input to the tasks that it is for; an empty payload ends it. */
+void shep_flow_input(struct shep_step *s, const struct stream_frame *f);
+size_t shep_flow_backlog(const struct shep_step *s); /* input that the slowest task has not taken */
+void shep_flow_put_end(const struct shep_step *s, const struct shep_task *t, struct mu_buf *out);
+
+/* shepherd_watch.c */
+void shep_watch_add(struct shep_step *s, int fd);
+bool shep_watched(const struct shep_step *s);
+uint32_t
+shep_watch_room(const struct shep_step *s); /* output that every sattach can take; UINT32_MAX: no sattach */
+/* A frame for all of them; SPENDS: it is output and within the room. */
+void shep_watch_put(struct shep_step *s, uint8_t kind, uint16_t channel, const void *payload, size_t len,
+		    bool spends);
+void shep_watch_read(struct shep_step *s, struct shep_watch *w);
+void shep_watch_turn(struct shep_step *s, int64_t now_boot_usec); /* grants, cuts off who stalls, writes */
+int64_t shep_watch_due(const struct shep_step *s);
+void shep_watch_last(struct shep_step *s); /* the step is over: what they have not read waits a little */
 
 /* shepherd_pmi.c */
 enum { SHEP_PMI_ENV = 5 };

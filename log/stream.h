@@ -51,6 +51,7 @@ enum stream_kind {
 	STREAM_USAGE = 22,	   /* agent -> sstat: Mu__UsageReply; last frame */
 	STREAM_PMI = 23,	   /* shepherd -> srun: what its tasks put before a fence; srun -> shepherds:
 				      everybody's. Pairs of texts, each	   ended by a NUL byte */
+	STREAM_ATTACH = 24,	   /* sattach -> agent: Mu__AttachAsk; answered by GRANTED or REFUSED */
 	STREAM_CONTROL_FIRST = 64, /* agent and shepherd (exec/shepherd.h) */
 	STREAM_CONTROL_LAST = 79
 };

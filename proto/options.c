@@ -27,6 +27,7 @@ static const struct command {
     {MU_SREPORT, "sreport", "SREPORT_"}, {MU_SEFF, "seff", ""},
     {MU_SSTAT, "sstat", "SSTAT_"},
     {MU_SBCAST, "sbcast", "SBCAST_"},
+    {MU_SATTACH, "sattach", ""},
 };
 
 unsigned mu_command_parse(const char *word)

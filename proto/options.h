@@ -28,9 +28,10 @@ enum mu_command {
 	MU_SEFF = 1 << 21,
 	MU_SSTAT = 1 << 16,
 	MU_SBCAST = 1 << 18,
+	MU_SATTACH = 1 << 22,
 	MU_SUBMITTERS = MU_SBATCH | MU_SRUN | MU_SALLOC,
 	MU_LISTERS = MU_SQUEUE | MU_SINFO | MU_SACCT,
-	MU_EVERY = 0x351fff
+	MU_EVERY = 0x751fff
 };
 
 enum mu_option_arg {
