@@ -11,116 +11,18 @@
  * stands in State until its job starts. What keeps it from moving later: whoever starts or is planned
  * respects every plan that stands, also of jobs behind it; only a job that no pass has seen yet may push
  * those behind it. A plan moves earlier when something became free, and gives up its old place only then. */
-#include "sched/state.h"
-
-#include <assert.h>
-
-#include "proto/hostlist.h"
-
-/* One shape in one partition, as far as this slice has found out. */
-struct attempt {
-	struct attempt *next;
-	const struct sch_part *part;
-	struct sch_need need;
-	struct mu_bits nodes, required;
-	uint32_t hint;
-	uint32_t reason; /* never runs as things are: why; else REASON_None */
-	const char *detail;
-	bool failed; /* did not fit in this slice; will not, because rooms only shrink */
-	int64_t
-	    failed_usec; /* 0, or: nor does a job of this length fit between the plans as they were then */
-	uint32_t failed_moves;
-};
-struct begun { /* one node of a start of this slice */
-	const struct sch_node *node;
-	const Mu__AllocNode *row;
-	int64_t until_usec;
-	bool exclusive;
-	const struct sch_job *job;
-	const struct sch_part *part;
-};
-struct lane {
-	struct sch_part *part;
-	uint32_t tier;
-	struct sch_job *head;			  /* NULL: nothing left to visit */
-	uint64_t head_key, blocked_key, seen_key; /* seen: visited last by this slice */
-	bool blocked;
-	struct sch_job *blocker;
-};
-struct list {
-	void **v;
-	size_t count, cap;
-};
-/* What this slice has started of a job: for an array's record, how many tasks, and which is next. */
-struct taken {
-	uint32_t count, next; /* next: ordinal from which on none was taken */
-};
-struct pass {
-	const struct sch_state *st;
-	struct mu_arena *arena;
-	uint64_t steps, budget;
-	uint64_t setup; /* steps before the first job: a slice visits one at least */
-	size_t bytes;
-	Mu__Decided *d;
-	struct list start, reason, plan, stop, lost;
-	struct sch_overlay overlay;
-	struct mu_bits avail; /* open nodes that no blocked job keeps */
-	struct mu_bits kept;  /* nodes kept for blocked jobs, of stopped partitions and others */
-	struct mu_bits named; /* of those: required by jobs that stopped no partition */
-	struct lane *lane;
-	uint32_t lane_count;
-	struct attempt **attempt; /* by shape id */
-	struct list attempts;
-	struct mu_map started;	/* struct taken by job id */
-	struct mu_map families; /* struct taken by array id: all its tasks together */
-	uint32_t ids;		/* new job ids that the starts will take */
-	struct mu_bits arrays;	/* nodes for which more tasks of an array wait than have a plan */
-	struct sch_extra extra; /* what this slice has started, as limits count it */
-	struct sch_pick *pick;
-	bool veiled;
-	const struct sch_resv *in; /* the reservation that the job being visited would run in */
-	/* Backfill: */
-	struct sch_line *line; /* NULL until a plan stands or is needed */
-	struct list begun;
-	bool personal;	      /* it matters whose job is where: attempts are by user */
-	uint32_t reserved;    /* jobs visited in this pass whose plan stands */
-	uint32_t moves;	      /* plans of this slice that gave up a place */
-	uint32_t made;	      /* first plans of this slice */
-	uint32_t given_up;    /* plans in State whose jobs started in this slice or lost them */
-	struct sch_job *last; /* of the jobs with plans, the one visited last */
-};
-
-static void add(struct pass *p, struct list *l, void *item, size_t bytes)
-{
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 16;
-		void **v = mu_arena_alloc(p->arena, cap * sizeof(v[0]));
-		if (l->count)
-			memcpy(v, l->v, l->count * sizeof(v[0]));
-		l->v = v;
-		l->cap = cap;
-	}
-	l->v[l->count++] = item;
-	p->bytes += bytes;
-}
-
-/* A slice that has nothing to say yet goes on for a while: it would be an entry for its place alone. */
-static bool exhausted(const struct pass *p)
-{
-	uint64_t budget = p->bytes ? p->budget : p->budget * SCH_QUIET_BUDGETS;
-	return p->steps - p->setup >= budget || p->bytes >= SCH_SLICE_BYTES;
-}
+#include "sched/pass.h"
 
 /* ---- silence and limits ---- */
 
-static void lose_nodes(struct pass *p)
+static void lose_nodes(struct sch_pass *p)
 {
 	const struct sch_state *st = p->st;
 	const Mu__Config *c = sch__conf(st);
 	int64_t timeout = (c->has_slurmd_timeout_sec ? c->slurmd_timeout_sec : 300) * SCH_USEC,
 		now = st->cluster->now_usec;
 	int64_t due = sch__silence_due(st);
-	for (uint32_t i = 0; due && due <= now && i < st->node_count && !exhausted(p); i++) {
+	for (uint32_t i = 0; due && due <= now && i < st->node_count && !sch__pass_exhausted(p); i++) {
 		struct sch_node *n = st->node[i];
 		int64_t heard = n->silent_key > 0 ? n->silent_key : st->cluster->heard_usec;
 		if (!n->silent_key)
@@ -134,99 +36,31 @@ static void lose_nodes(struct pass *p)
 		mu__node_lost__init(l);
 		l->node = n->row->name;
 		l->reason = (char *)SCH_NOT_RESPONDING;
-		add(p, &p->lost, l, strlen(l->node) + 24);
+		sch__pass_add(p, &p->lost, l, strlen(l->node) + 24);
 		mu_bits_clear(&p->avail, n->rank);
 	}
 }
 
-static void stop_jobs(struct pass *p)
+static void stop_jobs(struct sch_pass *p)
 {
 	const uint8_t *key = NULL;
 	size_t len = 0;
 	const struct sch_state *st = p->st;
 	for (struct sch_job *j = mu_map_seek(&st->due, NULL, 0, 0, &key, &len);
-	     j && j->due_key <= st->cluster->now_usec && !exhausted(p);
+	     j && j->due_key <= st->cluster->now_usec && !sch__pass_exhausted(p);
 	     j = mu_map_seek(&st->due, key, len, 1, &key, &len)) {
 		Mu__Stop *s = mu_arena_alloc(p->arena, sizeof(*s));
 		mu__stop__init(s);
 		SCH_SET(s, job, j->id);
 		SCH_SET(s, cause, j->state == JOB_PENDING ? END_DEADLINE : END_TIME_LIMIT);
-		add(p, &p->stop, s, 10);
+		sch__pass_add(p, &p->stop, s, 10);
 		p->steps++;
 	}
 }
 
-/* ---- arrays ---- */
+/* ---- reasons ---- */
 
-static struct taken *taken_of(const struct pass *p, const struct sch_job *j)
-{
-	return mu_map_get_u64(&p->started, j->id);
-}
-
-/* Nothing of J is left to visit. */
-static bool all_taken(const struct pass *p, const struct sch_job *j)
-{
-	const struct taken *t = taken_of(p, j);
-	return t && t->count >= sch__job_size(j);
-}
-
-/* The plan is for one task, and this slice has started it. */
-static int64_t plan_of(const struct pass *p, const struct sch_job *j)
-{
-	return taken_of(p, j) ? 0 : j->plan_start_usec;
-}
-
-/* How many more tasks may start before the array's own limit stands in the way. */
-static uint32_t array_room(const struct pass *p, const struct sch_job *j)
-{
-	const struct sch_array *a = j->array;
-	if (!a || !a->throttle)
-		return UINT32_MAX;
-	const struct taken *t = mu_map_get_u64(&p->families, a->id);
-	uint64_t active = (uint64_t)a->active + (t ? t->count : 0);
-	return active < a->throttle ? a->throttle - (uint32_t)active : 0;
-}
-
-/* True when, beside the task that comes next, others of the record would start if they could. */
-static bool more_behind(const struct pass *p, const struct sch_job *j)
-{
-	const struct taken *t = taken_of(p, j);
-	return j->tasks && j->tasks->total - (t ? t->count : 0) > 1 && array_room(p, j) > 1;
-}
-
-static void take(struct pass *p, struct mu_map *map, uint32_t id, uint32_t next)
-{
-	struct taken *t = mu_map_get_u64(map, id);
-	if (!t) {
-		t = mu_arena_alloc(p->arena, sizeof(*t));
-		*t = (struct taken){0};
-		mu_map_put_u64(map, id, t);
-	}
-	t->count++;
-	t->next = next;
-}
-
-/* Which task S starts, and that it does. */
-static void take_task(struct pass *p, const struct sch_job *j, Mu__Start *s)
-{
-	const struct taken *t = taken_of(p, j);
-	uint32_t ordinal = 0;
-	if (j->array) {
-		s->has_task_index = true;
-		s->task_index = j->task;
-		take(p, &p->families, j->array->id, 0);
-	}
-	if (j->tasks) {
-		ordinal = mu_runs_next(j->tasks, t ? t->next : 0);
-		s->task_index = mu_tasks_index(&j->array->tasks, ordinal);
-		p->ids += (t ? t->count : 0) + 1 < j->tasks->total; /* The last keeps the id. */
-	}
-	take(p, &p->started, j->id, ordinal + 1);
-}
-
-/* ---- reasons and plans ---- */
-
-static void set_reason(struct pass *p, const struct lane *l, struct sch_job *j, uint32_t reason,
+static void set_reason(struct sch_pass *p, const struct sch_lane *l, struct sch_job *j, uint32_t reason,
 		       const char *detail)
 {
 	if (sch__first_part(p->st, j) != l->part)
@@ -238,166 +72,13 @@ static void set_reason(struct pass *p, const struct lane *l, struct sch_job *j, 
 	SCH_SET(r, job, j->id);
 	SCH_SET(r, reason, reason);
 	r->detail = (char *)detail;
-	add(p, &p->reason, r, 10 + (detail ? strlen(detail) : 0));
-}
-
-/* ---- plans ---- */
-
-static struct sch_line *line_of(struct pass *p)
-{
-	if (p->line)
-		return p->line;
-	p->line = mu_arena_alloc(p->arena, sizeof(*p->line));
-	sch__line_init(p->line, &p->overlay, p->arena, &p->steps);
-	for (size_t i = 0; i < p->begun.count; i++) {
-		const struct begun *b = p->begun.v[i];
-		sch__line_ends(p->line, b->node, b->job, b->part, b->row, b->exclusive, b->until_usec);
-	}
-	return p->line;
-}
-
-static void say_plan(struct pass *p, const struct sch_job *j, int64_t start, uint32_t count)
-{
-	Mu__PlanSet *s = sch__fold_plan(p->st, j, start, p->pick, count, p->arena);
-	add(p, &p->plan, s, 20 + 2 * (s->n_tasks + s->n_gpus) + (s->nodes ? strlen(s->nodes) : 0));
-}
-
-static void drop_plan(struct pass *p, const struct sch_job *j)
-{
-	if (!plan_of(p, j))
-		return;
-	say_plan(p, j, 0, 0);
-	p->given_up++;
-}
-
-/* Whose plans J must respect: all, unless it is new here; then those of jobs before it. */
-static void look_as(struct pass *p, const struct sch_job *j)
-{
-	p->line->me = j;
-	p->line->above_only = j->reason == REASON_None && !plan_of(p, j);
-	p->line->no_spans = false;
-	p->line->in = p->in;
-	p->line->licenses = sch__text(j->licenses);
-}
-
-/* True when J's plan can still be kept to the moment. */
-static bool plan_stands(struct pass *p, const struct attempt *a, const struct sch_job *j, int64_t length,
-			uint32_t *ret_count)
-{
-	int64_t now = p->st->cluster->now_usec, from = j->plan_start_usec, until = from + length;
-	uint32_t count = sch__plan_picks(p->st, j, p->arena, p->pick);
-	if (from <= now)
-		from = now + 1;
-	if (until <= from)
-		until = from + 1;
-	bool ok = count > 0 && sch__line_licences(p->line, from, until);
-	for (uint32_t i = 0; i < count && ok; i++) {
-		struct sch_node *n = p->pick[i].node;
-		struct sch_overlay view = {
-		    .st = p->st, .line = p->line, .from_usec = from, .until_usec = until};
-		struct sch_pick fit = sch__fit_in(&a->need, &view, n);
-		ok = n->usable && mu_bits_test(&a->nodes, n->rank) && fit.tasks >= p->pick[i].tasks &&
-		     fit.gpus >= p->pick[i].gpus;
-		p->steps++;
-	}
-	*ret_count = count;
-	return ok;
-}
-
-static bool over_share(const struct pass *p, const struct sch_job *j, const struct sch_part *part)
-{
-	const struct sch_config_rec *c = &p->st->config;
-	uint32_t user = 0, here = 0;
-	uint64_t id = 0;
-	if (!c->bf_max_user && !c->bf_max_part)
-		return false;
-	for (const struct sch_job *k = mu_map_next_u64(&p->st->plans, 0, &id); k;
-	     k = mu_map_next_u64(&p->st->plans, id + 1, &id)) {
-		user += k != j && k->who->uid == j->who->uid;
-		here += k != j && sch__first_part(p->st, k) == part;
-	}
-	for (size_t i = 0; i < p->plan.count; i++) { /* First plans of this slice. */
-		const Mu__PlanSet *s = p->plan.v[i];
-		const struct sch_job *k = sch__job(p->st, s->job);
-		if (k->plan_start_usec || !s->start_usec)
-			continue;
-		user += k->who->uid == j->who->uid;
-		here += sch__first_part(p->st, k) == part;
-	}
-	return (c->bf_max_user && user >= c->bf_max_user) || (c->bf_max_part && here >= c->bf_max_part);
-}
-
-static void put_plan(struct pass *p, const struct attempt *a, const struct sch_job *j, int64_t start,
-		     int64_t length, uint32_t count)
-{
-	sch__line_plan(p->line, j, &a->need, start, start + length, p->pick, count);
-	say_plan(p, j, start, count);
-	p->moves++;
-}
-
-/* Keeps, betters or makes the planned start of a job that does not fit now. */
-static void reserve(struct pass *p, struct attempt *a, struct sch_job *j)
-{
-	const struct sch_config_rec *c = &p->st->config;
-	int64_t length = sch__length(sch__job_limit_in(j, a->part)), now = p->st->cluster->now_usec, start;
-	uint32_t count = 0, most = c->backfill ? c->bf_max_job : UINT32_MAX;
-	struct mu_bits nodes = {0};
-	/* Only a newcomer may push one who has a plan out of their number. */
-	bool newcomer = j->reason == REASON_None;
-	int64_t planned = plan_of(p, j);
-	bool full = p->reserved >= most ||
-		    (!planned && !newcomer && p->st->plans.count + p->made >= (uint64_t)most + p->given_up);
-	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
-	 * nobody is newly promised what the next tasks of an array before it will want. */
-	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
-	if ((j->tasks && !c->bf_max_array) || (p->in && p->in->part_count))
-		full = true;
-	if (full || (!planned && (behind || over_share(p, j, a->part)))) {
-		drop_plan(p, j);
-		return;
-	}
-	line_of(p);
-	look_as(p, j);
-	mu_bits_copy(&nodes, &a->nodes);
-	mu_bits_and(&nodes, &p->st->usable);
-	if (p->in && !sch__resv_flag(p->in, RESV_FLAG_FLEX))
-		mu_bits_and(&nodes, &p->in->nodes);
-	bool first = p->reserved == 0, stands = planned && plan_stands(p, a, j, length, &count);
-	int64_t before = stands ? j->plan_start_usec : INT64_MAX;
-	if (stands) {
-		p->reserved++;
-		uint32_t old_count = count;
-		struct sch_pick *old = mu_arena_dup(p->arena, p->pick, (old_count + 1) * sizeof(old[0]));
-		start = before > now + 1 && p->steps - p->setup < p->budget
-			    ? sch__line_earliest(p->line, &a->need, &nodes, &a->required, length, before,
-						 p->pick, &count)
-			    : 0;
-		if (start) {
-			sch__line_unplan(p->line, j, old, old_count);
-			put_plan(p, a, j, start, length, count);
-		}
-	} else {
-		start = sch__line_earliest(p->line, &a->need, &nodes, &a->required, length, before, p->pick,
-					   &count);
-		/* The first is planned however far away: nobody waits for ever. */
-		if (start && (first || start <= now + c->bf_window_usec)) {
-			put_plan(p, a, j, start, length, count);
-			p->reserved++;
-			p->made += planned == 0;
-		} else {
-			drop_plan(p, j);
-			start = 0;
-		}
-	}
-	if ((stands || start) && more_behind(p, j))
-		mu_bits_or(&p->arrays, &a->nodes);
-	mu_bits_free(&nodes);
+	sch__pass_add(p, &p->reason, r, 10 + (detail ? strlen(detail) : 0));
 }
 
 /* ---- starts ---- */
 
 /* Whole cores and whole nodes can be more than was asked for: limits count what is held. */
-static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, Mu__AllocNode **row,
+static bool over_limit(struct sch_pass *p, const struct sch_lane *l, struct sch_job *j, Mu__AllocNode **row,
 		       size_t count)
 {
 	struct sch_demand d;
@@ -412,18 +93,19 @@ static bool over_limit(struct pass *p, const struct lane *l, struct sch_job *j, 
 	return reason != REASON_None;
 }
 
-static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNode *row,
-		     const struct sch_job *j, const struct attempt *a)
+static void begin_on(struct sch_pass *p, const struct sch_node *n, const Mu__AllocNode *row,
+		     const struct sch_job *j, const struct sch_attempt *a)
 {
-	struct begun *b = mu_arena_alloc(p->arena, sizeof(*b));
+	struct sch_pass_begun *b = mu_arena_alloc(p->arena, sizeof(*b));
 	b->node = n;
 	b->row = row;
 	b->exclusive = a->need.exclusive;
 	b->job = j;
 	b->part = a->part;
-	int64_t now = p->st->cluster->now_usec, from = plan_of(p, j) ? sch__counted_from(j, now) : now;
+	int64_t now = p->st->cluster->now_usec,
+		from = sch__pass_plan_of(p, j) ? sch__counted_from(j, now) : now;
 	b->until_usec = from + sch__resv_length(p->st, p->in, from, sch__span(sch__job_limit_in(j, a->part)));
-	add(p, &p->begun, b, 0);
+	sch__pass_add(p, &p->begun, b, 0);
 	if (p->line)
 		sch__line_ends(p->line, n, j, a->part, row, b->exclusive, b->until_usec);
 	if (a->need.careful)
@@ -431,7 +113,8 @@ static void begin_on(struct pass *p, const struct sch_node *n, const Mu__AllocNo
 }
 
 /* False when a limit of accounts forbids it after all. */
-static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j, uint32_t count)
+static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j,
+		  uint32_t count)
 {
 	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
 	uint32_t tasks = j->shape->grows ? UINT32_MAX : j->shape->ntasks;
@@ -462,9 +145,9 @@ static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 		begin_on(p, n, row, j, a);
 	}
 	sch__fold_allocs(s, p->arena);
-	bool planned = plan_of(p, j) != 0;
-	take_task(p, j, s);
-	add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
+	bool planned = sch__pass_plan_of(p, j) != 0;
+	sch__pass_take_task(p, j, s);
+	sch__pass_add(p, &p->start, s, mu__start__get_packed_size(s) + 4);
 	p->given_up += planned;
 	if (p->line)
 		sch__line_lic(p->line, j, p->st->cluster->now_usec,
@@ -480,7 +163,7 @@ static bool start(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 /* ---- one visit ---- */
 
 /* Why the shape cannot run in the partition as things are, whatever is free. */
-static void judge(struct pass *p, struct attempt *a)
+static void judge(struct sch_pass *p, struct sch_attempt *a)
 {
 	const struct sch_state *st = p->st;
 	int rc = sch__filter(st, &a->need, a->part, p->arena, &a->nodes, &a->required, NULL);
@@ -504,10 +187,11 @@ static void judge(struct pass *p, struct attempt *a)
 	mu_bits_free(&up);
 }
 
-static struct attempt *attempt_of(struct pass *p, const struct sch_job *j, const struct sch_part *part)
+static struct sch_attempt *attempt_of(struct sch_pass *p, const struct sch_job *j,
+				      const struct sch_part *part)
 {
 	const struct sch_shape *shape = j->shape;
-	struct attempt *a = p->attempt[shape->id];
+	struct sch_attempt *a = p->attempt[shape->id];
 	int64_t moment = sch__switch_moment(p->st, j);
 	uint32_t switches = moment > p->st->cluster->now_usec ? shape->switches : 0;
 	while (a && (a->part != part || a->need.switches != switches ||
@@ -521,13 +205,13 @@ static struct attempt *attempt_of(struct pass *p, const struct sch_job *j, const
 	p->attempt[shape->id] = a;
 	sch__need(p->st, shape, part, j->who->uid, &a->need);
 	a->need.switches = switches;
-	add(p, &p->attempts, a, 0);
+	sch__pass_add(p, &p->attempts, a, 0);
 	judge(p, a);
 	return a;
 }
 
 /* What accounts and QOS say, before nodes are looked for. */
-static uint32_t account_reason(const struct pass *p, const struct lane *l, const struct sch_job *j)
+static uint32_t account_reason(const struct sch_pass *p, const struct sch_lane *l, const struct sch_job *j)
 {
 	struct sch_demand d;
 	if (!p->st->accounts.policy.limits)
@@ -537,7 +221,7 @@ static uint32_t account_reason(const struct pass *p, const struct lane *l, const
 }
 
 /* Nodes that a job needs by name are all that it keeps from others; otherwise it stops its partition. */
-static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j)
+static void block(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j)
 {
 	bool named = mu_bits_next(&a->required, 0) != UINT32_MAX;
 	bool behind = mu_bits_intersects(named ? &a->required : &a->nodes, &p->kept);
@@ -548,9 +232,9 @@ static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 	behind = behind || l->blocked;
 	set_reason(p, l, j, behind ? REASON_Priority : REASON_Resources, NULL);
 	if (sch__first_part(p->st, j) == l->part && (!behind || p->st->config.backfill))
-		reserve(p, a, j);
+		sch__pass_reserve(p, a, j);
 	else if (sch__first_part(p->st, j) == l->part)
-		drop_plan(p, j);
+		sch__pass_drop_plan(p, j);
 	mu_bits_or(&p->kept, keep);
 	if (!p->st->config.backfill)
 		mu_bits_andnot(&p->avail, keep);
@@ -564,14 +248,14 @@ static void block(struct pass *p, struct lane *l, struct attempt *a, struct sch_
 }
 
 /* How many nodes of p->pick the job gets now; 0: it does not fit. */
-static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
+static uint32_t choose_now(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j)
 {
 	int64_t now = p->st->cluster->now_usec, length = sch__length(sch__job_limit_in(j, a->part));
 	if (p->in)
 		length = sch__resv_length(p->st, p->in, now, length);
 	int64_t until = now + length;
 	bool newcomer = j->reason == REASON_None && p->last && !sch__behind(p->st, j, p->last);
-	int64_t planned = plan_of(p, j);
+	int64_t planned = sch__pass_plan_of(p, j);
 	/* Sees every plan, and what reservations keep is the same for all of its kind. */
 	bool plain = !planned && !newcomer && !p->st->resvs.count && !j->licenses;
 	if (planned && planned <= now) /* It may have its promised place, come what may behind. */
@@ -586,7 +270,7 @@ static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 	bool masked =
 	    p->st->resvs.count && (sch__resv_mask(p->st, p->in, now, until, &candidates) || p->veiled);
 	if (p->line && p->line->span_count && p->st->config.backfill) {
-		look_as(p, j);
+		sch__pass_look_as(p, j);
 		count = sch__line_choose(p->line, &a->need, &candidates, &a->required, now, until, p->pick);
 		if (!count && plain) {
 			a->failed_usec = length;
@@ -601,16 +285,16 @@ static uint32_t choose_now(struct pass *p, struct attempt *a, struct sch_job *j)
 	return count;
 }
 
-static void drop_own_plan(struct pass *p, const struct lane *l, const struct sch_job *j)
+static void drop_own_plan(struct sch_pass *p, const struct sch_lane *l, const struct sch_job *j)
 {
 	if (sch__first_part(p->st, j) == l->part)
-		drop_plan(p, j);
+		sch__pass_drop_plan(p, j);
 }
 
 /* ---- reservations and licences ---- */
 
 /* Starts J in IN (NULL: in none) if it can now; else *why may say what is in the way beside room. */
-static bool try_in(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j,
+static bool try_in(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j,
 		   const struct sch_resv *in, uint32_t *why, bool *ret_started)
 {
 	struct sch_veil veil = {0};
@@ -619,8 +303,8 @@ static bool try_in(struct pass *p, struct lane *l, struct attempt *a, struct sch
 	p->in = in;
 	length = sch__resv_length(p->st, in, now, length);
 	if (!reason && j->licenses) {
-		line_of(p);
-		look_as(p, j);
+		sch__pass_line(p);
+		sch__pass_look_as(p, j);
 		reason = sch__line_licences(p->line, now, now + length) ? REASON_None : REASON_Licenses;
 	}
 	if (!reason) {
@@ -640,7 +324,7 @@ static bool try_in(struct pass *p, struct lane *l, struct attempt *a, struct sch
 }
 
 /* True when the job, or a task of it, starts. */
-static bool visit_reserved(struct pass *p, struct lane *l, struct attempt *a, struct sch_job *j)
+static bool visit_reserved(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j)
 {
 	const struct sch_resv **choice =
 	    mu_arena_alloc(p->arena, (p->st->resvs.count + 1) * sizeof(const struct sch_resv *));
@@ -661,7 +345,7 @@ static bool visit_reserved(struct pass *p, struct lane *l, struct attempt *a, st
 				   : REASON_ReqNodeNotAvail,
 			   p->in ? NULL : kept);
 		if (first && (why == REASON_Licenses || (kept && !p->in)))
-			reserve(p, a, j);
+			sch__pass_reserve(p, a, j);
 		else
 			drop_own_plan(p, l, j);
 		return false;
@@ -670,16 +354,16 @@ static bool visit_reserved(struct pass *p, struct lane *l, struct attempt *a, st
 	return false;
 }
 
-static uint32_t never_now(struct pass *p, const struct lane *l, const struct sch_job *j)
+static uint32_t never_now(struct sch_pass *p, const struct sch_lane *l, const struct sch_job *j)
 {
 	uint32_t reason = sch__waits_for_fence(p->st, j) ? REASON_Cleaning : sch__part_reason(j, l->part);
-	if (!reason && !array_room(p, j))
+	if (!reason && !sch__pass_array_room(p, j))
 		reason = REASON_JobArrayTaskLimit;
 	return reason ? reason : account_reason(p, l, j);
 }
 
 /* True when the job, or a task of it, starts. */
-static bool try(struct pass *p, struct lane *l, struct sch_job *j)
+static bool try(struct sch_pass *p, struct sch_lane *l, struct sch_job *j)
 {
 	p->steps++;
 	uint32_t never = never_now(p, l, j);
@@ -693,7 +377,7 @@ static bool try(struct pass *p, struct lane *l, struct sch_job *j)
 		drop_own_plan(p, l, j);
 		return false;
 	}
-	struct attempt *a = attempt_of(p, j, l->part);
+	struct sch_attempt *a = attempt_of(p, j, l->part);
 	if (a->reason) {
 		set_reason(p, l, j, a->reason, a->detail);
 		drop_own_plan(p, l, j);
@@ -710,16 +394,16 @@ static bool try(struct pass *p, struct lane *l, struct sch_job *j)
 }
 
 /* True when tasks of an array are left for the next slice. */
-static bool visit(struct pass *p, struct lane *l, struct sch_job *j)
+static bool visit(struct sch_pass *p, struct sch_lane *l, struct sch_job *j)
 {
-	if (all_taken(p, j))
+	if (sch__pass_all_taken(p, j))
 		return false;
 	if (j->due_key && j->due_key <= p->st->cluster->now_usec)
 		return false; /* Past its deadline: stopped by this same decision. */
 	while (try(p, l, j)) {
-		if (all_taken(p, j))
+		if (sch__pass_all_taken(p, j))
 			return false;
-		if (exhausted(p))
+		if (sch__pass_exhausted(p))
 			return true;
 	}
 	return false;
@@ -728,7 +412,7 @@ static bool visit(struct pass *p, struct lane *l, struct sch_job *j)
 /* ---- the walk ---- */
 
 /* Nothing more can come of a partition that is blocked, has its plans and no node with anything free. */
-static bool hopeless(const struct pass *p, const struct lane *l)
+static bool hopeless(const struct sch_pass *p, const struct sch_lane *l)
 {
 	if (!l->blocked || !p->st->config.backfill)
 		return l->blocked;
@@ -737,13 +421,13 @@ static bool hopeless(const struct pass *p, const struct lane *l)
 	return p->reserved >= p->st->config.bf_max_job && !mu_bits_intersects(&l->part->nodes, &p->avail);
 }
 
-static void step_lane(const struct pass *p, struct lane *l, uint64_t from)
+static void step_lane(const struct sch_pass *p, struct sch_lane *l, uint64_t from)
 {
 	l->head = hopeless(p, l) ? NULL : mu_map_next_u64(&l->part->queue, from, &l->head_key);
 }
 
 /* Where the lane begins: at its first job, or where the last slice stopped. */
-static void open_lane(struct pass *p, struct lane *l)
+static void open_lane(struct sch_pass *p, struct sch_lane *l)
 {
 	const Mu__ClusterRow *c = p->st->cluster;
 	uint64_t from = 0;
@@ -754,19 +438,19 @@ static void open_lane(struct pass *p, struct lane *l)
 	step_lane(p, l, from);
 }
 
-static void open_lanes(struct pass *p)
+static void open_lanes(struct sch_pass *p)
 {
 	const struct sch_state *st = p->st;
 	const Mu__ClusterRow *c = st->cluster;
 	p->lane = mu_arena_alloc(p->arena, (st->part_count + 1) * sizeof(p->lane[0]));
 	p->lane_count = st->part_count;
 	for (uint32_t i = 0; i < st->part_count; i++)
-		p->lane[i] = (struct lane){.part = st->part[i], .tier = sch__tier(st->part[i])};
+		p->lane[i] = (struct sch_lane){.part = st->part[i], .tier = sch__tier(st->part[i])};
 	for (size_t i = 0; i + 1 < c->n_blocked; i += 2) {
 		struct sch_job *j = sch__job(st, c->blocked[i + 1]);
 		if (c->blocked[i] >= st->part_count)
 			continue;
-		struct lane *l = &p->lane[c->blocked[i]];
+		struct sch_lane *l = &p->lane[c->blocked[i]];
 		l->blocked = true;
 		l->blocker = j && j->queued ? j : NULL;
 		l->blocked_key = l->blocker ? j->queue_key : 0;
@@ -788,11 +472,11 @@ static void open_lanes(struct pass *p)
 			open_lane(p, &p->lane[i]);
 }
 
-static struct lane *next_lane(struct pass *p)
+static struct sch_lane *next_lane(struct sch_pass *p)
 {
-	struct lane *best = NULL;
+	struct sch_lane *best = NULL;
 	for (uint32_t i = 0; i < p->lane_count; i++) {
-		struct lane *l = &p->lane[i];
+		struct sch_lane *l = &p->lane[i];
 		if (l->head && (!best || l->tier > best->tier ||
 				(l->tier == best->tier && l->head_key < best->head_key)))
 			best = l;
@@ -803,22 +487,22 @@ static struct lane *next_lane(struct pass *p)
 /* ---- jobs that nobody visits ---- */
 
 /* Behind a job that stopped its partition everyone waits for Priority. */
-static bool fill_behind(struct pass *p, struct lane *l)
+static bool fill_behind(struct sch_pass *p, struct sch_lane *l)
 {
 	uint64_t key = 0, after = l->seen_key > l->blocked_key ? l->seen_key : l->blocked_key;
 	for (struct sch_job *j = mu_map_next_u64(&l->part->unsettled, after ? after + 1 : 0, &key); j;
 	     j = mu_map_next_u64(&l->part->unsettled, key + 1, &key)) {
-		if (exhausted(p))
+		if (sch__pass_exhausted(p))
 			return false;
 		p->steps++;
-		if (!all_taken(p, j))
+		if (!sch__pass_all_taken(p, j))
 			set_reason(p, l, j, REASON_Priority, NULL);
 	}
 	return true;
 }
 
 /* Nobody starts in a partition that is down or inactive. */
-static bool fill_closed(struct pass *p, struct lane *l)
+static bool fill_closed(struct sch_pass *p, struct sch_lane *l)
 {
 	uint32_t reason = l->part->state == SCH_PART_DOWN ? REASON_PartitionDown : REASON_PartitionInactive;
 	uint64_t key = 0;
@@ -826,22 +510,22 @@ static bool fill_closed(struct pass *p, struct lane *l)
 		return true;
 	for (struct sch_job *j = mu_map_next_u64(&l->part->queue, 0, &key); j;
 	     j = mu_map_next_u64(&l->part->queue, key + 1, &key)) {
-		if (exhausted(p))
+		if (sch__pass_exhausted(p))
 			return false;
 		if (j->reason == reason)
 			continue;
 		p->steps++;
-		if (!all_taken(p, j))
+		if (!sch__pass_all_taken(p, j))
 			set_reason(p, l, j, reason, NULL);
 	}
 	return true;
 }
 
-static bool fill(struct pass *p)
+static bool fill(struct sch_pass *p)
 {
 	bool done = true;
 	for (uint32_t i = 0; i < p->lane_count && done; i++) {
-		struct lane *l = &p->lane[i];
+		struct sch_lane *l = &p->lane[i];
 		if (l->part->state == SCH_PART_DOWN || l->part->state == SCH_PART_INACTIVE)
 			done = fill_closed(p, l);
 		else if (l->blocked)
@@ -852,7 +536,7 @@ static bool fill(struct pass *p)
 
 /* ---- the slice ---- */
 
-static void hand_over(struct pass *p, uint32_t tier, uint32_t priority, uint32_t id, uint32_t part)
+static void hand_over(struct sch_pass *p, uint32_t tier, uint32_t priority, uint32_t id, uint32_t part)
 {
 	Mu__Decided *d = p->d;
 	SCH_SET(d, cursor_part, part);
@@ -873,10 +557,10 @@ static void hand_over(struct pass *p, uint32_t tier, uint32_t priority, uint32_t
 /* Past the last job: only the jobs that nobody visits are left. */
 #define CURSOR_FILL UINT32_MAX
 
-static void walk(struct pass *p)
+static void walk(struct sch_pass *p)
 {
-	for (struct lane *l = next_lane(p); l; l = next_lane(p)) {
-		if (exhausted(p)) {
+	for (struct sch_lane *l = next_lane(p); l; l = next_lane(p)) {
+		if (sch__pass_exhausted(p)) {
 			hand_over(p, l->tier, l->head->priority, l->head->id, (uint32_t)(l - p->lane));
 			return;
 		}
@@ -893,7 +577,7 @@ static void walk(struct pass *p)
 }
 
 /* Plans that stand: the line is needed from the first job on. Those that this pass has visited count. */
-static void open_plans(struct pass *p)
+static void open_plans(struct sch_pass *p)
 {
 	const struct sch_state *st = p->st;
 	const Mu__ClusterRow *c = st->cluster;
@@ -910,17 +594,17 @@ static void open_plans(struct pass *p)
 		bool before =
 		    c->cursor && (tier > c->cursor_tier || (tier == c->cursor_tier && j->queue_key < cursor));
 		p->reserved += before;
-		if (before && more_behind(p, j))
+		if (before && sch__pass_more_behind(p, j))
 			mu_bits_or(&p->arrays, &attempt_of(p, j, part)->nodes);
 	}
 	if (p->last && st->config.backfill)
-		line_of(p);
+		sch__pass_line(p);
 }
 
-static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budget, struct mu_arena *arena)
+static void open_pass(struct sch_pass *p, const struct sch_state *st, uint32_t budget, struct mu_arena *arena)
 {
 	const Mu__ClusterRow *c = st->cluster;
-	*p = (struct pass){.st = st, .arena = arena, .budget = budget ? budget : 1, .extra.arena = arena};
+	*p = (struct sch_pass){.st = st, .arena = arena, .budget = budget ? budget : 1, .extra.arena = arena};
 	p->d = mu_arena_alloc(arena, sizeof(*p->d));
 	mu__decided__init(p->d);
 	SCH_SET(p->d, basis, c->entries);
@@ -936,10 +620,10 @@ static void open_pass(struct pass *p, const struct sch_state *st, uint32_t budge
 	p->pick = mu_arena_alloc(arena, (st->node_count + 1) * sizeof(p->pick[0]));
 }
 
-static void close_pass(struct pass *p)
+static void close_pass(struct sch_pass *p)
 {
 	for (size_t i = 0; i < p->attempts.count; i++) {
-		struct attempt *a = p->attempts.v[i];
+		struct sch_attempt *a = p->attempts.v[i];
 		mu_bits_free(&a->nodes);
 		mu_bits_free(&a->required);
 	}
@@ -953,7 +637,7 @@ static void close_pass(struct pass *p)
 	mu_map_clear(&p->extra.tally);
 }
 
-static bool says_something(const struct pass *p)
+static bool says_something(const struct sch_pass *p)
 {
 	return p->start.count || p->reason.count || p->plan.count || p->stop.count || p->lost.count ||
 	       p->d->cursor_in || p->d->cursor_out;
@@ -962,7 +646,7 @@ static bool says_something(const struct pass *p)
 int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_arena *arena,
 	       Mu__Event **ret_event)
 {
-	struct pass p;
+	struct sch_pass p;
 	*ret_event = NULL;
 	if (!sch_founded(st))
 		return 0;
