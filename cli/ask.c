@@ -415,6 +415,8 @@ int cli_set_at(struct cli *c, const char *text, struct mu_err *err)
 		return mu_fail(err, rc,
 			       "Invalid --at specification: \"%s\" (a time, or @ and a position of the log)",
 			       text);
+	if (usec > cli_now_usec())
+		return mu_fail(err, MU_EINVAL, "Invalid --at specification: \"%s\" is not past", text);
 	c->at = mu_arena_printf(&c->arena, "=%" PRId64, usec);
 	return 0;
 }

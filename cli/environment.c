@@ -59,7 +59,7 @@ int cli_environment_make(const char *export_text, char *const *list, struct mu_b
 		text = (char *)word.data;
 		equals = strchr(text, '=');
 		len = equals ? (size_t)(equals - text) : strlen(text);
-		if (!len)
+		if (!*text)
 			continue;
 		if (strcasecmp(text, "ALL") == 0) {
 			all = true;
@@ -67,7 +67,7 @@ int cli_environment_make(const char *export_text, char *const *list, struct mu_b
 			none = true;
 		} else if (strcasecmp(text, "NIL") == 0) {
 			nil = true;
-		} else if (isdigit((unsigned char)*text) || strcspn(text, " \t") < len) {
+		} else if (!len || isdigit((unsigned char)*text) || strcspn(text, " \t") < len) {
 			return mu_fail(err, MU_EINVAL,
 				       "Invalid --export specification: \"%s\" is no variable's name", text);
 		} else if (equals) {

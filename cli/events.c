@@ -260,7 +260,7 @@ int muster_events(struct cli *c, size_t count, char **words)
 	v.node = node;
 	v.json = json != NULL;
 	v.follow = follow != NULL;
-	if (job && life_id(c, job, &v.job))
+	if (job && life_id(c, job, true, &v.job))
 		return 1;
 	v.to = to ? strtoull(to + (*to == '@'), NULL, 10) : 0;
 	v.bounded = limit != NULL;
@@ -379,5 +379,5 @@ int muster_wait(struct cli *c, size_t count, char **words)
 		return 1;
 	}
 	int64_t until = limit ? cli_now_usec() + strtoll(limit, NULL, 10) * 1000000 : 0;
-	return life_id(c, words[0], &id) ? 1 : wait_for(c, id, number, until);
+	return life_id(c, words[0], true, &id) ? 1 : wait_for(c, id, number, until);
 }

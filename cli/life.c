@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/array.h"
 #include "cli/dump.h"
 #include "cli/filter.h"
 #include "cli/muster.h"
@@ -34,8 +35,9 @@ void life_cause(const Mu__Moment *m, struct mu_buf *out)
 	mu_buf_printf(out, ", @%" PRIu64, m->pos);
 }
 
-int life_task(struct cli *c, const struct cli_job_id *id, uint32_t *ret)
+int life_task(struct cli *c, const struct cli_job_id *id, bool alone, uint32_t *ret)
 {
+	uint32_t shared = 0;
 	Mu__Query query = MU__QUERY__INIT;
 	struct mu_err err = {0};
 	void **rows;
@@ -56,14 +58,24 @@ int life_task(struct cli *c, const struct cli_job_id *id, uint32_t *ret)
 				*ret = j->id;
 				return 0;
 			}
+			if (j && j->state == JOB_PENDING && cli_id_names(id, j))
+				shared = j->id;
 		}
-	cli_error(
-	    c, "Task %s of array %u is not known by itself, as long as it waits with others; name the array",
-	    id->tasks ? id->tasks : "?", id->job);
+	if (shared && !alone) {
+		*ret = shared;
+		return 0;
+	}
+	if (shared)
+		cli_error(c,
+			  "Task %s of array %u has no life of its own as long as it waits with others; name "
+			  "the array",
+			  id->tasks, id->job);
+	else
+		cli_error(c, "Invalid job id specified: %u_%s", id->job, id->tasks ? id->tasks : "?");
 	return 1;
 }
 
-int life_id(struct cli *c, const char *word, uint32_t *ret)
+int life_id(struct cli *c, const char *word, bool alone, uint32_t *ret)
 {
 	struct cli_job_id id;
 
@@ -71,7 +83,7 @@ int life_id(struct cli *c, const char *word, uint32_t *ret)
 		cli_error(c, "Invalid job id specified: %s", word);
 		return 1;
 	}
-	return life_task(c, &id, ret);
+	return life_task(c, &id, alone, ret);
 }
 
 static int ask(struct cli *c, Mu__Query *query, void ***ret, size_t *ret_count)

@@ -50,6 +50,14 @@ int scontrol_ids(struct scontrol *s, char **words, size_t count, struct cli_job_
 	return 0;
 }
 
+/* Says so when a verb has more than MOST words behind it. */
+static bool too_many(struct scontrol *s, const char *verb, size_t count, size_t most)
+{
+	if (count > most)
+		cli_error(s->cli, "too many arguments for keyword:%s", verb);
+	return count > most;
+}
+
 int scontrol_ping(struct scontrol *s, FILE *out)
 {
 	Mu__Request request = MU__REQUEST__INIT;
@@ -171,7 +179,8 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 		words++; /* State=SpecialExit: held as well, and shown so by its reason */
 		count--;
 	}
-	bool incomplete = count && strncmp(verb, "requeue", 7) == 0 && strcasecmp(words[0], "incomplete") == 0;
+	bool incomplete =
+	    count && strncmp(verb, "requeue", 7) == 0 && strcasecmp(words[0], "incomplete") == 0;
 	words += incomplete;
 	count -= incomplete;
 	if (!count) {
@@ -419,10 +428,8 @@ static int takeover(struct scontrol *s, char **words, size_t count)
 	struct mu_err err = {0};
 	int64_t place;
 
-	if (count > 1) {
-		cli_error(s->cli, "too many arguments for keyword:takeover");
+	if (too_many(s, "takeover", count, 1))
 		return 1;
-	}
 	if (cli_open(s->cli, &err)) {
 		fprintf(stderr, "slurm_takeover error: %s\n", err.text);
 		return 1;
@@ -501,7 +508,7 @@ static const struct {
     {"listpids", "processes are those in the job's control group on its node"},
     {"pidinfo", "processes are those in the job's control group on its node"},
     {"cluster", "there is one cluster"},
-    {"fsdampeningfactor", "shares are not counted"},
+    {"fsdampeningfactor", "shares are counted by the fair tree, which has no damping"},
     {"reboot", "nodes are not rebooted by the cluster; drain them and reboot them yourself"},
     {"cancel_reboot", "nodes are not rebooted by the cluster"},
     {"power", "nodes are not powered up or down by the cluster"},
@@ -525,7 +532,7 @@ static int run(struct scontrol *s, char **words, size_t count)
 	if (is(w, "show", 3))
 		return scontrol_show(s, words + 1, count - 1);
 	if (is(w, "ping", 3))
-		return scontrol_ping(s, stdout);
+		return too_many(s, "ping", count - 1, 0) ? 1 : scontrol_ping(s, stdout);
 	if (is(w, "update", 1))
 		return scontrol_update(s, words + 1, count - 1);
 	if (is(w, "create", 2))

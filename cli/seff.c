@@ -96,7 +96,7 @@ int cli_seff(struct cli *c, int argc, char **argv)
 		cli_error(c, "Usage: seff JOBID");
 		return 1;
 	}
-	if (life_id(c, args.words[0], &id))
+	if (life_id(c, args.words[0], true, &id))
 		return 1;
 	ask.has_what = 1;
 	ask.what = MU__WHAT__WHAT_ACCT;

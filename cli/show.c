@@ -20,12 +20,15 @@
 struct record {
 	struct mu_buf out;
 	bool oneline;
+	size_t shown; /* so far nothing in it steers a terminal */
 };
 
 /* The next line of the block; with -o only a blank. */
 static void line(struct record *r)
 {
+	cli_mask(&r->out, r->shown);
 	mu_buf_str(&r->out, r->oneline ? " " : "\n   ");
+	r->shown = r->out.len;
 }
 
 static void end_record(struct record *r)
@@ -417,7 +420,7 @@ static int jobs_history(struct scontrol *s, const struct cli_job_id *id, size_t 
 		return 1;
 	}
 	for (size_t i = 0; i < ids; i++)
-		rc |= life_task(s->cli, &id[i], &job) ? 1 : life_job(s->cli, job, s->json, stdout);
+		rc |= life_task(s->cli, &id[i], false, &job) ? 1 : life_job(s->cli, job, s->json, stdout);
 	return rc;
 }
 

@@ -50,7 +50,7 @@ static void fill(struct mu_buf *out, char with, size_t n)
 		memset(mu_buf_grow(out, n), with, n);
 }
 
-void cli_put_width(struct mu_buf *out, const char *text, size_t len, int width, bool right, char mark)
+static void put_width(struct mu_buf *out, const char *text, size_t len, int width, bool right, char mark)
 {
 	size_t chars, bytes = 0, want = (size_t)width;
 
@@ -72,6 +72,24 @@ void cli_put_width(struct mu_buf *out, const char *text, size_t len, int width, 
 	mu_buf_add(out, text, bytes);
 	if (mark)
 		mu_buf_add(out, &mark, 1);
+}
+
+void cli_mask(struct mu_buf *out, size_t from)
+{
+	for (size_t i = from; i < out->len; i++) {
+		unsigned char c = (unsigned char)out->data[i];
+
+		if (c < ' ' || c == 0x7f)
+			out->data[i] = '?';
+	}
+}
+
+void cli_put_width(struct mu_buf *out, const char *text, size_t len, int width, bool right, char mark)
+{
+	size_t from = out->len;
+
+	put_width(out, text, len, width, right, mark);
+	cli_mask(out, from);
 }
 
 /* ---- formats ---- */
@@ -340,6 +358,7 @@ void cli_table_row(const struct cli_format *f, const struct cli_cell *cell, stru
 		size_t from = out->len;
 
 		it->column->get(cell, out);
+		cli_mask(out, from);
 		if (it->width > 0)
 			fit_width(out, from, (size_t)it->width, it->right);
 		if (*it->after)

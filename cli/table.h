@@ -62,6 +62,9 @@ int cli_format_acct(const struct cli_columns *set, const char *text, struct mu_a
 
 /* Number of characters of UTF-8 text (a broken byte counts as one). */
 size_t cli_chars(const char *text, size_t len);
+/* What a user calls a job may hold line ends and the words that steer a terminal: from FROM on, each becomes
+ * "?". */
+void cli_mask(struct mu_buf *out, size_t from);
 /* TEXT in WIDTH characters, cut or filled with blanks (0: as it is); a cut leaves MARK at the end when MARK
  * is not 0. */
 void cli_put_width(struct mu_buf *out, const char *text, size_t len, int width, bool right, char mark);

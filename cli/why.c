@@ -209,7 +209,7 @@ int muster_why(struct cli *c, size_t count, char **words)
 		    "usage: muster why JOB [--before OTHER] [--what-would-help[=TIME]] [--at TIME] [--json]");
 		return 1;
 	}
-	if (life_id(c, words[0], &id) || (before && life_id(c, before, &other)) ||
+	if (life_id(c, words[0], false, &id) || (before && life_id(c, before, true, &other)) ||
 	    (help && read_by(c, help, &ask)))
 		return 1;
 	if (at && cli_set_at(c, at, &err)) {

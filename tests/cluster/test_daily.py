@@ -73,6 +73,9 @@ def test_limits(t):
     job = done.out.strip()
     c.run("scontrol", "update", "job=" + job, "StartTime=now").ok()
     equal(c.run("squeue", "-h", "-j", job, "-o", "%S %y").ok().out, "N/A 0\n", "start and nice of a job that may start at once")
+    steers = c.sbatch("-H", "-J", "a\nb\x1b[1m", "--wrap", "true", user=USER)
+    equal(c.run("squeue", "-h", "-j", steers, "-o", "%j").ok().out, "a?b?[1m\n", "a name that would steer the terminal")
+    check(" JobName=a?b?[1m\n" in c.run("scontrol", "show", "job", steers).ok().out, "scontrol lets a name steer the terminal")
 
 
 @test(build="plain")

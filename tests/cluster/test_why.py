@@ -81,8 +81,9 @@ def test_plan(t):
     c.run("scancel", first, second).ok()
     # A task of an array waits in one row with the others, and its own life goes on from there.
     array = c.sbatch("--array=0-1%1", "--wrap", "sleep 1")
-    wait_until("the second task has a row of its own", 30, lambda: c.run("muster", "why", "%d_1" % array).code == 0)
+    c.run("muster", "why", "%d_1" % array).ok()
+    wait_until("the second task has a row of its own", 30, lambda: c.run("muster", "wait", "%d_1" % array).code == 0)
     said = c.run("muster", "why", "%d_1" % array).ok().out
     check("JobArrayTaskLimit" in said and "submitted by root" in said, "the wait of a task is told as %r", said)
-    check("name the array" in c.run("muster", "why", "%d_7" % array).err, "a task that is not there is accepted")
+    check("Invalid job id" in c.run("muster", "why", "%d_7" % array).err, "a task that is not there is accepted")
     wait_until("all is over", 20, lambda: not c.run("squeue", "-h").ok().out)
