@@ -308,6 +308,37 @@ static int submit(struct cli *c, Mu__JobSpec *spec, uint32_t *ret_job)
 	return 0;
 }
 
+void cli_say_test(const struct cli *c, const Mu__Reply *reply)
+{
+	char when[32];
+
+	mu_date_print(reply->start_usec, &cli_zone, when);
+	cli_say(c, "Job %u to start at %s using %u processors on nodes %s in partition %s", reply->job, when,
+		reply->cpus, reply->nodes ? reply->nodes : "", reply->partition ? reply->partition : "");
+}
+
+int cli_allocate_test(struct cli *c, Mu__JobSpec *spec)
+{
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__SubmitAsk ask = MU__SUBMIT_ASK__INIT;
+	Mu__Reply *reply = NULL;
+	struct mu_err err = {0};
+
+	ask.spec = spec;
+	ask.has_test_only = ask.test_only = 1;
+	request.ask_case = MU__REQUEST__ASK_SUBMIT;
+	request.submit = &ask;
+	if (cli_ask(c, &request, &reply, &err) || reply->code) {
+		const char *text = reply && reply->text && *reply->text ? reply->text : err.text;
+
+		fprintf(stderr, "allocation failure: %s\n",
+			*text ? text : mu_strerror(reply ? reply->code : err.code));
+		return 1;
+	}
+	cli_say_test(c, reply);
+	return 0;
+}
+
 int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, bool hold,
 		 struct cli_allocation *a, int *ret_exit)
 {

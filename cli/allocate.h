@@ -19,6 +19,10 @@ struct cli_allocation {
 int cli_spec_surroundings(struct cli *c, const char *command, int argc, char **argv, Mu__JobSpec *spec,
 			  struct mu_err *err);
 
+/* --test-only: says when and where SPEC would start, and submits nothing. The exit code. */
+void cli_say_test(const struct cli *c, const Mu__Reply *reply);
+int cli_allocate_test(struct cli *c, Mu__JobSpec *spec);
+
 /* Submits SPEC and waits until it runs and its first node is ready, telling on the way as Slurm does. HOLD:
  * the allocation ends when this process does. 0, or the exit code to end with: everything is said and given
  * back. From here on the signals above are blocked. */

@@ -120,6 +120,8 @@ void cli_date_line(char *out, size_t cap);
 
 /* ---- lists (cli/people.c) ---- */
 /* Splits TEXT at commas (empty pieces dropped) into ARENA. */
+/* NAME as it can be run: a path, or found along PATH. NULL: it is not there, or cannot be run. */
+char *cli_find_program(struct mu_arena *arena, const char *name);
 char **cli_split(struct mu_arena *arena, const char *text, size_t *ret_count);
 /* One job of a command line: "42", "42_3", "42_[1-3]", "42.0", "42.batch", "42+1". */
 struct cli_job_id {

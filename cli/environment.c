@@ -1,6 +1,8 @@
 /* cli/environment.c: which variables a job takes along. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <strings.h>
 #include <sys/resource.h>
 
@@ -161,4 +163,21 @@ void cli_environment_limits(const char *propagate, struct mu_buf *out)
 			mu_buf_printf(out, "SLURM_RLIMIT_%s=%s%llu%c", row[i].name, propagate ? "U" : "",
 				      (unsigned long long)limit.rlim_cur, 0);
 	}
+}
+
+char *cli_find_program(struct mu_arena *arena, const char *name)
+{
+	const char *path = getenv("PATH");
+
+	if (strchr(name, '/'))
+		return access(name, X_OK) ? NULL : mu_arena_strdup(arena, name);
+	for (path = path ? path : "/usr/local/bin:/usr/bin:/bin"; *path;) {
+		int len = (int)strcspn(path, ":");
+		char *full = mu_arena_printf(arena, "%.*s/%s", len ? len : 1, len ? path : ".", name);
+
+		if (access(full, X_OK) == 0)
+			return full;
+		path += len + (path[len] == ':');
+	}
+	return NULL;
 }

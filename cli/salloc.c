@@ -118,24 +118,6 @@ static const char *user_shell(void)
 	return found && found->pw_shell && *found->pw_shell ? found->pw_shell : "/bin/sh";
 }
 
-/* 0 when NAME can be run: as a path, or along PATH. */
-static bool can_run(struct cli *c, const char *name)
-{
-	const char *path = getenv("PATH");
-
-	if (strchr(name, '/'))
-		return access(name, X_OK) == 0;
-	for (path = path ? path : "/usr/local/bin:/usr/bin:/bin"; *path;) {
-		int len = (int)strcspn(path, ":");
-
-		if (access(mu_arena_printf(&c->arena, "%.*s/%s", len ? len : 1, len ? path : ".", name),
-			   X_OK) == 0)
-			return true;
-		path += len + (path[len] == ':');
-	}
-	return false;
-}
-
 static void run_child(struct salloc *s)
 {
 	sigset_t none;
@@ -270,7 +252,7 @@ static int work(struct salloc *s, bool shell)
 		return 0;
 	if (cli_args_has(s->args, OPT_bell) && !cli_args_has(s->args, OPT_no_bell) && isatty(STDOUT_FILENO))
 		fputc('\a', stdout);
-	if (!shell && !can_run(s->cli, s->command[0]))
+	if (!shell && !cli_find_program(&s->cli->arena, s->command[0]))
 		cli_error(s->cli, "_fork_command: Unable to find command \"%s\"", s->command[0]);
 	else
 		code = run_command(s);

@@ -317,15 +317,6 @@ static int wait_for(struct cli *c, uint32_t job)
 	}
 }
 
-static void say_test(const struct cli *c, const Mu__Reply *reply)
-{
-	char when[32];
-
-	mu_date_print(reply->start_usec, &cli_zone, when);
-	cli_say(c, "Job %u to start at %s using %u processors on nodes %s in partition %s", reply->job, when,
-		reply->cpus, reply->nodes ? reply->nodes : "", reply->partition ? reply->partition : "");
-}
-
 static int submit(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, const struct script *s)
 {
 	struct mu_buf env MU_CLEANUP(mu_buf_free) = {0};
@@ -358,7 +349,7 @@ static int submit(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec,
 		return 1;
 	}
 	if (test_only) {
-		say_test(c, reply);
+		cli_say_test(c, reply);
 		return 0;
 	}
 	/* Its own name, also where "all" was asked for. */

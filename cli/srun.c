@@ -17,6 +17,7 @@
 
 #include "cli/spec.h"
 #include "proto/hostlist.h"
+#include "proto/layout/near.h"
 #include "proto/multiprog.h"
 #include "proto/pb.h"
 
@@ -52,6 +53,13 @@ static bool from_job(const struct cli_given *g)
 	case OPT_input:
 	case OPT_open_mode:
 	case OPT_cpu_bind:
+	case OPT_mem_bind:
+	case OPT_gpu_bind:
+	case OPT_tres_bind:
+	case OPT_accel_bind:
+	case OPT_preserve_env:
+	case OPT_bcast:
+	case OPT_send_libs:
 	case OPT_distribution:
 	case OPT_disable_status:
 	case OPT_quit_on_interrupt:
@@ -274,12 +282,58 @@ static void put_path(struct srun *s, const struct cli_args *args, int option, pr
 	*ret = bytes(value);
 }
 
+/* The last word on a task's GPUs: --gpu-bind or one of its other names, else a share each by --gpus-per-task.
+ */
+static char *gpu_binding(struct srun *s)
+{
+	const char *bind = cli_args_value(s->args, OPT_gpu_bind),
+		   *tres = cli_args_value(s->args, OPT_tres_bind),
+		   *near = cli_args_value(s->args, OPT_accel_bind), *each = getenv("SLURM_GPUS_PER_TASK"),
+		   *count = each ? strrchr(each, ':') : NULL;
+
+	if (!getenv("SLURM_GPU_BIND")) /* the job's, and this step asks for devices of its own */
+		bind = NULL;
+	if (bind && *bind && strcasecmp(bind, "verbose") != 0 && strcasecmp(bind, "v") != 0)
+		return (char *)bind;
+	if (tres && strncasecmp(tres, "gres/gpu:", 9) == 0)
+		return (char *)tres;
+	if (near)
+		return mu_arena_printf(&s->cli->arena, "%sclosest", strpbrk(near, "vV") ? "verbose," : "");
+	if (each && *each)
+		return mu_arena_printf(&s->cli->arena, "%sper_task:%s", bind ? "verbose," : "",
+				       count ? count + 1 : each);
+	return (char *)bind;
+}
+
+static int fill_binding(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, struct mu_err *err)
+{
+	const char *bind = cli_args_value(s->args, OPT_cpu_bind),
+		   *tres = cli_args_value(s->args, OPT_tres_bind);
+	struct mu_near near = {0};
+	int rc = 0;
+
+	ask->cpu_bind = (char *)(bind ? bind : cli_args_value(s->args, OPT_cpu_bind_old));
+	ask->mem_bind = (char *)cli_args_value(s->args, OPT_mem_bind);
+	ask->gpu_bind = gpu_binding(s);
+	ask->has_threads_per_core = spec->has_threads_per_core;
+	ask->threads_per_core = spec->threads_per_core;
+	ask->has_preserve_env = ask->preserve_env = cli_args_has(s->args, OPT_preserve_env);
+	if (tres && *tres && strncasecmp(tres, "gres/gpu:", 9) != 0)
+		return mu_fail(err, MU_EINVAL, "--tres-bind=%s: tasks are bound to gres/gpu only", tres);
+	if (ask->mem_bind && *ask->mem_bind)
+		rc = mu_mem_bind_parse(ask->mem_bind, &s->cli->arena, &near, err);
+	mu_bind_free(&near.list);
+	if (!rc && ask->gpu_bind && *ask->gpu_bind)
+		rc = mu_gpu_bind_parse(ask->gpu_bind, &s->cli->arena, &near, err);
+	mu_bind_free(&near.list);
+	return rc;
+}
+
 static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int argc, char **argv,
 		    struct mu_err *err)
 {
 	const struct cli_args *args = s->args;
-	const char *kill = cli_args_value(args, OPT_kill_on_bad_exit),
-		   *bind = cli_args_value(args, OPT_cpu_bind);
+	const char *kill = cli_args_value(args, OPT_kill_on_bad_exit);
 	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
 	mode_t mask = umask(0);
 	int rc;
@@ -337,7 +391,9 @@ static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, i
 	ask->name = cli_args_has(args, OPT_job_name) ? spec->name : NULL;
 	if (!ask->name && ask->multi_prog)
 		ask->name = (char *)base_name(s->args->words[0]);
-	ask->cpu_bind = (char *)(bind ? bind : cli_args_value(args, OPT_cpu_bind_old));
+	rc = fill_binding(s, ask, spec, err);
+	if (rc)
+		return rc;
 	mu_buf_str(&text, "srun");
 	for (int i = 0; i < argc && text.len < 8192; i++)
 		mu_buf_printf(&text, " %s", argv[i]);
@@ -544,7 +600,9 @@ static int find_job(struct srun *s, struct mu_err *err)
 	else if (inside && strcmp(job, inside) == 0)
 		s->job.first.node = getenv("SLURMD_NODENAME");
 	if (cli_args_has(s->args, OPT_test_only))
-		return mu_fail(err, MU_EDISABLED, "--test-only is not supported inside a job");
+		return mu_fail(err, MU_EDISABLED,
+			       "--test-only asks when an allocation would start, and job %u has one",
+			       s->job.job);
 	return 0;
 }
 
@@ -583,6 +641,50 @@ static void run_here(struct srun *s, int option, const char *usual, const char *
 		cli_say(s->cli, "%s: %s rc=%d", context, program, WEXITSTATUS(status));
 }
 
+/* --bcast: the program goes to every node by a step of its own, as sbcast does it, and runs from there. */
+static int broadcast(struct srun *s)
+{
+	struct mu_arena *a = &s->cli->arena;
+	const char *where = cli_args_value(s->args, OPT_bcast),
+		   *libs = cli_args_value(s->args, OPT_send_libs);
+	char *program = cli_find_program(a, s->args->words[0]), cwd[4096] = ".";
+	int status = -1;
+
+	if (cli_args_has(s->args, OPT_send_libs) && (!libs || strcasecmp(libs, "no") != 0)) {
+		cli_error(s->cli, "--send-libs is not supported: --bcast copies the program alone");
+		return 1;
+	}
+	if (!cli_args_has(s->args, OPT_bcast))
+		return 0;
+	if (!program || cli_args_has(s->args, OPT_multi_prog)) {
+		cli_error(s->cli, "--bcast: %s is no program that can be copied", s->args->words[0]);
+		return 1;
+	}
+	if (!getcwd(cwd, sizeof cwd))
+		cwd[0] = 0;
+	where = where && *where ? where : mu_arena_printf(a, "%s/", cwd);
+	if (where[strlen(where) - 1] == '/')
+		where = mu_arena_printf(a, "%sslurm_bcast_%u_%d_%s", where, s->job.job, getpid(),
+					base_name(program));
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		char *words[] = {"-f", mu_arena_printf(a, "--jobid=%u", s->job.job), program, (char *)where};
+		struct cli sbcast = {.name = "sbcast", .command = MU_SBCAST};
+
+		unsetenv("SLURM_STEP_ID");
+		_exit(cli_sbcast(&sbcast, sizeof words / sizeof *words, words));
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (pid < 0 || status != 0) {
+		cli_error(s->cli, "--bcast: %s could not be copied to %s", program, where);
+		return 1;
+	}
+	s->args->words[0] = (char *)where;
+	return 0;
+}
+
 /* Runs the step in s->job and gives srun's exit code. */
 static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **argv)
 {
@@ -590,6 +692,8 @@ static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **ar
 	struct mu_err err = {0};
 	int rc;
 
+	if (broadcast(s))
+		return 1;
 	if (fill_ask(s, &ask, spec, argc, argv, &err)) {
 		cli_error(s->cli, "%s", err.text);
 		return 1;
@@ -625,14 +729,12 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 	job.has_std_in = job.has_std_out = job.has_std_err = 0;
 	if (!job.name)
 		job.name = (char *)base_name(s->args->words[0]);
-	if (cli_args_has(s->args, OPT_test_only)) {
-		cli_error(s->cli, "--test-only is not supported by srun; ask sbatch --test-only");
-		return 1;
-	}
 	if (cli_spec_surroundings(s->cli, "srun", argc, argv, &job, &err)) {
 		cli_error(s->cli, "Unable to allocate resources: %s", err.text);
 		return 1;
 	}
+	if (cli_args_has(s->args, OPT_test_only))
+		return cli_allocate_test(s->cli, &job);
 	if (cli_allocate(s->cli, s->args, &job, true, &a, &rc) == 0) {
 		s->job = a.job;
 		/* What admission made of the request is what the step gets. */

@@ -6,6 +6,7 @@
  *   agent_launch.c   limits, script and order of a step; its shepherd
  *   agent_recover.c  what an earlier agent left in the spool and in control groups
  *   agent_step.c     srun and salloc: connections, requests, grants: the step manager
+ *   agent_bind.c     CPUs, memory nodes and GPUs of each task
  *   agent_attach.c   sattach: the connection goes to the step's shepherd
  *   agent_place.c    where a step's tasks go inside the allocation
  *   agent_prog.c     prolog, epilog, health check: the site's programs
@@ -301,6 +302,12 @@ struct agent_attempt *agent_step_admit(struct agent *a, struct agent_client *c, 
 
 /* agent_step.c: the last answer to a client. */
 void agent_refuse(int fd, int code, bool busy, const char *text);
+
+/* agent_bind.c: what each task of the step uses of what the node gives it, into O, whose tasks, CPUs and devices are
+ * known. 0, or MU_EINVAL. */
+struct agent_placing;
+int agent_bind(const struct agent *a, Mu__StepOrder *o, const struct agent_placing *p, struct mu_err *err);
+void agent_bind_copy(Mu__StepOrder *to, const Mu__StepOrder *from);
 
 /* agent_attach.c: answers C's sattach and passes its connection on; C is done with. */
 void agent_attach_take(struct agent *a, struct agent_client *c);

@@ -19,9 +19,7 @@
 #include "exec/shepherd.h"
 #include "exec/spool.h"
 #include "log/diag.h"
-#include "proto/base/bits.h"
 #include "proto/conf.h"
-#include "proto/layout/bind.h"
 #include "proto/pb.h"
 #include "proto/states.h"
 
@@ -168,6 +166,23 @@ static bool kills_on_bad_exit(const struct agent *a, const Mu__StepAsk *ask)
 					 : strcmp(mu_conf_get(a->live, "KillOnBadExit", "0"), "1") == 0;
 }
 
+static bool begins(const ProtobufCBinaryData *b, const char *word)
+{
+	return b->len >= strlen(word) && memcmp(b->data, word, strlen(word)) == 0;
+}
+
+/* --preserve-env: what srun's own environment says of nodes and tasks stands. */
+static void preserve(Mu__StepOrder *o, const Mu__StepAsk *ask)
+{
+	static const char *const kept[] = {
+	    "SLURM_JOB_NUM_NODES=", "SLURM_NNODES=", "SLURM_NTASKS=", "SLURM_NPROCS="};
+	for (size_t k = 0; k < sizeof kept / sizeof *kept; k++)
+		for (size_t i = 0; i < ask->n_env; i++)
+			for (size_t e = 0; begins(&ask->env[i], kept[k]) && e < o->n_env; e++)
+				if (begins(&o->env[e], kept[k]))
+					o->env[e] = ask->env[i];
+}
+
 static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_placing *p)
 {
 	const Mu__StepAsk *ask = p->ask;
@@ -197,6 +212,8 @@ static void put_program(struct agent *a, Mu__StepOrder *o, const struct agent_pl
 	}
 	exe_env_build(p->t->order, &words, o, (struct mu_view){base.data, base.len}, p->arena, &o->env,
 		      &o->n_env);
+	if (ask->preserve_env)
+		preserve(o, ask);
 }
 
 static void put_whole(Mu__StepOrder *o, const Mu__StepWhole *w)
@@ -251,98 +268,6 @@ static void put_part(Mu__StepOrder *o, const Mu__StepPart *part)
 	o->cpu_list = part->cpu_list;
 	o->gres = part->gres;
 	o->n_gres = part->n_gres;
-}
-
-static bool has_word(const char *list, const char *word)
-{
-	for (const char *p = list; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
-		if (strcspn(p, ",") == strlen(word) && strncasecmp(p, word, strlen(word)) == 0)
-			return true;
-	return false;
-}
-
-static uint32_t units_of(const struct mu_bits *cpus, uint32_t width)
-{
-	uint32_t n = 0;
-	for (uint32_t cpu = mu_bits_next(cpus, 0); cpu != UINT32_MAX;
-	     cpu = mu_bits_next(cpus, (cpu / width + 1) * width))
-		n++;
-	return n;
-}
-
-/* With TaskPlugin=task/affinity a step is bound without asking where its tasks just fill sockets, cores or
- * CPUs; TaskPluginParam says what holds for the others. */
-static void bind_by_itself(const struct agent *a, const struct mu_bits *allowed, uint32_t wanted,
-			   struct mu_bind *ret)
-{
-	static const struct {
-		const char *word, *autobind;
-		enum mu_bind_kind kind;
-	} row[] = {{"sockets", "autobind=sockets", MU_BIND_SOCKETS},
-		   {"cores", "autobind=cores", MU_BIND_CORES},
-		   {"threads", "autobind=threads", MU_BIND_THREADS}};
-	const char *param = mu_conf_get(a->live, "TaskPluginParam", "");
-	const uint32_t threads = a->inventory.threads_per_core ? a->inventory.threads_per_core : 1;
-	const uint32_t width[] = {threads * a->inventory.cores_per_socket, threads, 1};
-	ret->kind = MU_BIND_NONE;
-	if (!has_word(mu_conf_get(a->live, "TaskPlugin", ""), "task/affinity") || wanted == 0)
-		return;
-	ret->verbose = has_word(param, "verbose");
-	if (has_word(param, "none"))
-		return;
-	for (size_t i = 0; i < 3; i++)
-		if (has_word(param, row[i].word))
-			ret->kind = row[i].kind;
-	for (size_t i = 0; ret->kind == MU_BIND_NONE && i < 3; i++)
-		if (width[i] && units_of(allowed, width[i]) == wanted)
-			ret->kind = row[i].kind;
-	for (size_t i = 0; ret->kind == MU_BIND_NONE && i < 3; i++)
-		if (has_word(param, row[i].autobind))
-			ret->kind = row[i].kind;
-}
-
-/* Which of the step's CPUs each task here may use: as --cpu-bind says, else as the cluster does. Without
- * either the group's limit is all there is. */
-static int put_binding(const struct agent *a, Mu__StepOrder *o, const struct agent_placing *p,
-		       struct mu_err *err)
-{
-	const Mu__StepAsk *ask = p->ask;
-	struct mu_bind bind = {0};
-	struct mu_distribution how = {0};
-	struct mu_bits allowed = {0}, *mask;
-	const struct mu_cpu_shape shape = {a->inventory.sockets, a->inventory.cores_per_socket,
-					   a->inventory.threads_per_core};
-	char text[8192];
-	uint32_t cpus_each = ask->has_cpus_per_task && ask->cpus_per_task ? ask->cpus_per_task : 1;
-	int code = 0;
-	mu_bits_parse(&allowed, o->cpu_list, EXE_CPUS_MAX);
-	if (ask->cpu_bind && ask->cpu_bind[0])
-		code = mu_bind_parse(ask->cpu_bind, p->arena, &bind, err);
-	else
-		bind_by_itself(a, &allowed, (uint32_t)o->n_task * cpus_each, &bind);
-	if (code == 0 && ask->distribution && ask->distribution[0])
-		code = mu_distribution_parse(ask->distribution, &how, err);
-	o->has_bind_verbose = 1;
-	o->bind_verbose = bind.verbose;
-	mask = mu_arena_alloc(p->arena, (o->n_task + 1) * sizeof *mask);
-	if (code == 0 && bind.kind != MU_BIND_NONE && (bind.kind != MU_BIND_DEFAULT || bind.verbose))
-		code = mu_bind_masks(&shape, &allowed, (uint32_t)o->n_task, cpus_each, &bind, how.sockets,
-				     mask, err);
-	else
-		bind.kind = MU_BIND_NONE;
-	if (code == 0 && bind.kind != MU_BIND_NONE)
-		o->task_cpus = mu_arena_alloc(p->arena, o->n_task * sizeof *o->task_cpus);
-	for (size_t i = 0; o->task_cpus && code == 0 && i < o->n_task; i++) {
-		MU_CLEANUP(mu_buf_free) struct mu_buf host = {0};
-		mu_bits_print(&mask[i], text, sizeof text);
-		code = exe_inventory_cpus(&a->inventory, text, &host, err);
-		o->task_cpus[o->n_task_cpus++] = mu_arena_strdup(p->arena, host.len ? (char *)host.data : "");
-	}
-	for (size_t i = 0; i < o->n_task; i++)
-		mu_bits_free(&mask[i]);
-	mu_bits_free(&allowed);
-	mu_bind_free(&bind);
-	return code;
 }
 
 static struct agent_step *step_of(struct agent_attempt *t, uint32_t step, bool lead)
@@ -408,7 +333,7 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 	Mu__StepOrder binding = MU__STEP_ORDER__INIT;
 	put_part(&binding, part);
 	if (code == 0)
-		code = put_binding(a, &binding, p, &err);
+		code = agent_bind(a, &binding, p, &err);
 	if (code) {
 		agent_refuse(c->fd, code, false, err.text);
 		mu_arena_free(&arena);
@@ -417,10 +342,7 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 	uint32_t step = is_part ? p->whole->step : take_number(t);
 	Mu__StepOrder *o = order_for(a, t, p, step);
 	put_part(o, part);
-	o->task_cpus = binding.task_cpus;
-	o->n_task_cpus = binding.n_task_cpus;
-	o->has_bind_verbose = binding.has_bind_verbose;
-	o->bind_verbose = binding.bind_verbose;
+	agent_bind_copy(o, &binding);
 	put_program(a, o, p);
 	agent_order_limits(o, &limits, &arena);
 	o->has_leftover = o->has_is_part = 1;

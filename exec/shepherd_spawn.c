@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "exec/env.h"
@@ -343,6 +344,19 @@ static void child_bind(const struct shep_step *s, size_t index)
 			s->task[index].number, index, getpid(), low, done ? "set" : "set FAILED");
 }
 
+static void child_bind_memory(const struct shep_step *s, size_t index)
+{
+	const Mu__StepOrder *o = s->order;
+	if (!o->has_mem_mode || index >= o->n_task_mems)
+		return;
+	unsigned long nodes = o->task_mems[index];
+	long failed = syscall(SYS_set_mempolicy, (int)o->mem_mode, nodes ? &nodes : NULL,
+			      nodes ? 8 * sizeof nodes + 1 : 0);
+	if (o->mem_verbose || failed)
+		dprintf(2, "mem-bind=MASK - %s, task %2u %2zu [%d]: mask 0x%lx %s\n", o->node,
+			s->task[index].number, index, getpid(), nodes, failed ? "set FAILED" : "set");
+}
+
 /* -1, or the stage that failed. */
 static int become_for_good(const Mu__StepOrder *o, const struct shep_plan *p)
 {
@@ -387,6 +401,11 @@ static void child_run(struct shep_step *s, size_t index, struct shep_plan *p, co
 			child_say("chdir(): ", "/tmp", strerror(errno));
 	}
 	child_bind(s, index);
+	child_bind_memory(s, index);
+	if (o->gpu_verbose && index < o->n_task_gpus)
+		dprintf(2, "gpu-bind=%s - %s, task %2u %2zu [%d]\n",
+			o->task_gpus[index][0] ? o->task_gpus[index] : "none", o->node, s->task[index].number,
+			index, getpid());
 	if (o->n_task_prolog)
 		shep_task_prologs(s, p);
 	int error = exec_along_path(p);
@@ -428,40 +447,44 @@ static char *find_env(char **env, size_t count, const char *name)
 	return NULL;
 }
 
-/* COUNT words of the comma-separated LIST behind its first SKIP ones; NULL: it has not as many. */
-static const char *some_words(const char *list, size_t skip, size_t count, int *ret_len)
+/* The numbers of LIST at the POSITIONS "0,2-3", in OUT. False when one is not there. */
+static bool some_words(const char *list, const char *positions, struct mu_buf *out)
 {
-	const char *from = list, *end = list;
-	for (size_t i = 0; i < skip + count; i++) {
-		if (i && *end++ != ',')
-			return NULL;
-		if (i == skip)
-			from = end;
-		end += strcspn(end, ",");
+	for (const char *p = positions; *p;) {
+		char *end;
+		unsigned long first = strtoul(p, &end, 10), last = first;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (; first <= last; first++) {
+			const char *word = list;
+			for (unsigned long k = 0; k < first && *word; k++)
+				word += strcspn(word, ",") + (word[strcspn(word, ",")] == ',');
+			if (!*word)
+				return false;
+			mu_buf_printf(out, "%s%.*s", out->len ? "," : "", (int)strcspn(word, ","), word);
+		}
+		p = end + (*end == ',');
+		if (*end && *end != ',')
+			return false;
 	}
-	*ret_len = (int)(end - from);
-	return from;
+	return true;
 }
 
-/* --gpus-per-task binds each task to its own share of the node's devices, in the order of the tasks. */
+/* Each task sees its own of the step's GPUs, where the agent chose. */
 static void task_gpus(struct shep_step *s, size_t local, char **env, size_t *used)
 {
 	static const char *const name[] = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
-					   "ROCR_VISIBLE_DEVICES"};
-	const char *each = find_env(env, *used, "SLURM_GPUS_PER_TASK"),
-		   *bind = find_env(env, *used, "SLURM_GPU_BIND");
-	if (!each || s->order->step == MU_STEP_BATCH || (bind && strcasecmp(bind, "none") == 0))
-		return;
-	const char *count = strrchr(each, ':');
-	unsigned long n = strtoul(count ? count + 1 : each, NULL, 10);
-	if (n == 0 || n > UINT16_MAX)
+					   "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"};
+	const Mu__StepOrder *o = s->order;
+	if (local >= o->n_task_gpus)
 		return;
 	for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+		MU_CLEANUP(mu_buf_free) struct mu_buf own = {0};
 		const char *list = find_env(env, *used, name[i]);
-		int len;
-		list = list ? some_words(list, local * n, n, &len) : NULL;
-		if (list)
-			set_env(env, used, mu_arena_printf(&s->arena, "%s=%.*s", name[i], len, list));
+		if (list && some_words(list, o->task_gpus[local], &own))
+			set_env(
+			    env, used,
+			    mu_arena_printf(&s->arena, "%s=%s", name[i], own.len ? (char *)own.data : ""));
 	}
 }
 

@@ -116,6 +116,12 @@ static bool take_list(const char *p, struct mu_arena *arena, struct mu_bind *out
 	}
 }
 
+bool mu_bind_list_parse(const char *list, bool masks, struct mu_arena *arena, struct mu_bind *ret)
+{
+	ret->kind = masks ? MU_BIND_MASK : MU_BIND_MAP;
+	return take_list(list, arena, ret);
+}
+
 static bool take_kind(const char *p, struct mu_arena *arena, struct mu_bind *out)
 {
 	static const struct {
@@ -125,18 +131,24 @@ static bool take_kind(const char *p, struct mu_arena *arena, struct mu_bind *out
 	    {"none", MU_BIND_NONE},	  {"no", MU_BIND_NONE},		{"rank", MU_BIND_RANK},
 	    {"threads", MU_BIND_THREADS}, {"thread", MU_BIND_THREADS},	{"cores", MU_BIND_CORES},
 	    {"core", MU_BIND_CORES},	  {"sockets", MU_BIND_SOCKETS}, {"socket", MU_BIND_SOCKETS},
-	    {"ldoms", MU_BIND_SOCKETS},	  {"ldom", MU_BIND_SOCKETS},	{"rank_ldom", MU_BIND_SOCKETS},
+	    {"ldoms", MU_BIND_SOCKETS},	  {"ldom", MU_BIND_SOCKETS},	{"rank_ldom", MU_BIND_RANK_LDOM},
 	    {"boards", MU_BIND_SOCKETS}};
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (!strcasecmp(p, words[i].word)) {
 			out->kind = words[i].kind;
 			return true;
 		}
-	bool map = !strncasecmp(p, "map_cpu:", 8);
-	if (!map && strncasecmp(p, "mask_cpu:", 9))
+	bool map = !strncasecmp(p, "map_", 4), ldom;
+	if (!map && strncasecmp(p, "mask_", 5))
 		return false;
-	out->kind = map ? MU_BIND_MAP : MU_BIND_MASK;
-	return take_list(p + (map ? 8 : 9), arena, out);
+	p += map ? 4 : 5;
+	ldom = !strncasecmp(p, "ldom:", 5);
+	if (!ldom && strncasecmp(p, "cpu:", 4))
+		return false;
+	bool good = mu_bind_list_parse(p + (ldom ? 5 : 4), !map, arena, out);
+	if (ldom)
+		out->kind = map ? MU_BIND_MAP_LDOM : MU_BIND_MASK_LDOM;
+	return good;
 }
 
 int mu_bind_parse(const char *text, struct mu_arena *arena, struct mu_bind *ret, struct mu_err *err)
@@ -161,8 +173,8 @@ int mu_bind_parse(const char *text, struct mu_arena *arena, struct mu_bind *ret,
 		mu_bind_free(&out);
 		return mu_fail(err, MU_EINVAL,
 			       "\"%.80s\" is no CPU binding; write none, rank, threads, cores, sockets, "
-			       "ldoms, map_cpu:CPU,... or mask_cpu:MASK,..., with "
-			       "quiet, or verbose, before it",
+			       "ldoms, rank_ldom, map_cpu:CPU,..., mask_cpu:MASK,..., map_ldom:SOCKET,... or "
+			       "mask_ldom:MASK,..., with quiet, or verbose, before it",
 			       text);
 	}
 	*ret = out;
@@ -277,6 +289,24 @@ static void give_listed(const struct mu_bind *bind, const struct mu_bits *allowe
 			mu_bits_set(ret, cpu);
 }
 
+static void give_sockets(const struct giver *g, const struct mu_bind *bind, uint32_t task,
+			 struct mu_bits *ret)
+{
+	uint32_t width = socket_cpus(g);
+	for (uint32_t s = 0; s < g->shape->sockets; s++) {
+		bool wanted = bind->kind == MU_BIND_RANK_LDOM ? task % g->shape->sockets == s
+			      : bind->kind == MU_BIND_MAP_LDOM
+				  ? bind->map[task % bind->count] == s
+				  : mu_bits_test(&bind->mask[task % bind->count], s);
+		for (uint32_t cpu = s * width; wanted && cpu < (s + 1) * width; cpu++)
+			if (mu_bits_test(g->allowed, cpu))
+				mu_bits_set(ret, cpu);
+	}
+	/* A rank whose socket gives the step nothing is not to be left without a CPU. */
+	if (bind->kind == MU_BIND_RANK_LDOM && mu_bits_next(ret, 0) == UINT32_MAX)
+		mu_bits_copy(ret, g->allowed);
+}
+
 static int give_all(struct giver *g, uint32_t tasks, uint32_t cpus, const struct mu_bind *bind,
 		    enum mu_spread spread, struct mu_bits *ret, struct mu_err *err)
 {
@@ -292,9 +322,17 @@ static int give_all(struct giver *g, uint32_t tasks, uint32_t cpus, const struct
 			at = mu_bits_next(g->allowed, at);
 			mu_bits_set(&ret[t], at++);
 			break;
+		case MU_BIND_RANK_LDOM:
+			give_sockets(g, bind, t, &ret[t]);
+			break;
 		case MU_BIND_MAP:
 		case MU_BIND_MASK:
-			give_listed(bind, g->allowed, t, &ret[t]);
+		case MU_BIND_MAP_LDOM:
+		case MU_BIND_MASK_LDOM:
+			if (bind->kind == MU_BIND_MAP || bind->kind == MU_BIND_MASK)
+				give_listed(bind, g->allowed, t, &ret[t]);
+			else
+				give_sockets(g, bind, t, &ret[t]);
 			if (mu_bits_next(&ret[t], 0) == UINT32_MAX)
 				return mu_fail(err, MU_EINVAL,
 					       "--cpu-bind gives task %u no CPU that the step has", t);

@@ -18,7 +18,10 @@ enum mu_bind_kind {
 	MU_BIND_SOCKETS, /* the step's CPUs of whole sockets */
 	MU_BIND_RANK,	 /* task k on the k-th CPU */
 	MU_BIND_MAP,	 /* task k on CPU list[k mod n] */
-	MU_BIND_MASK	 /* task k on mask[k mod n] */
+	MU_BIND_MASK,	 /* task k on mask[k mod n] */
+	MU_BIND_RANK_LDOM, /* task k on the step's CPUs of socket k mod n */
+	MU_BIND_MAP_LDOM,  /* as MAP and MASK, of sockets instead of CPUs */
+	MU_BIND_MASK_LDOM
 };
 
 struct mu_bind {
@@ -29,9 +32,13 @@ struct mu_bind {
 	size_t count;
 };
 
-/* --cpu-bind=[quiet|verbose,]none|rank|threads|cores|sockets|ldoms|map_cpu:LIST|mask_cpu:LIST. ldoms are sockets here. 0 or MU_EINVAL. */
+/* --cpu-bind=[quiet|verbose,]none|rank|threads|cores|sockets|ldoms|rank_ldom|map_cpu:LIST|mask_cpu:LIST|map_ldom:LIST|mask_ldom:LIST.
+ * ldoms are sockets here. 0 or MU_EINVAL. */
 int mu_bind_parse(const char *text, struct mu_arena *arena, struct mu_bind *ret, struct mu_err *err);
 void mu_bind_free(struct mu_bind *bind);
+/* The LIST of numbers, or with MASKS of masks, each "VALUE[*TIMES]"; kind is MU_BIND_MAP or MU_BIND_MASK then. False
+ * when it is none: what RET holds is to be freed all the same. */
+bool mu_bind_list_parse(const char *list, bool masks, struct mu_arena *arena, struct mu_bind *ret);
 
 /* Fills RET[0..tasks-1] (zeroed by the caller, owned by it) with the CPUs of each task out of ALLOWED. SPREAD is the order over sockets
  * (default cyclic). Where there are too few CPUs for all tasks, they are given out again from the start. MU_EINVAL when ALLOWED is

@@ -237,6 +237,32 @@ def test_terminal(t):
 
 
 @test()
+def test_bindings(t):
+    """Memory nodes and GPUs of each task, counts that stay, a program that comes along, and a question without a job."""
+    c = t.cluster(controllers=1, nodes=1, cpus=4)
+    job = job_of(c.run("salloc", "--no-shell", "-n2", user=USER).ok().err)
+    inside = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NODELIST": "n1", "SLURM_NNODES": "1", "SLURM_NTASKS": "2"}
+    done = c.run("srun", "-n2", "--mem-bind=verbose,map_mem:0", "grep", "-c", "bind:0", "/proc/self/numa_maps", env=inside, user=USER)
+    if os.path.exists("/proc/self/numa_maps"):
+        check(done.code == 0 and all(int(n) > 0 for n in done.out.split()), "tasks bound to memory node 0: %s %r %r", done.code, done.out, done.err)
+    equal(len(re.findall(r"mem-bind=MASK - n1, task +[01] +[01] \[[0-9]+\]: mask 0x1 set", done.err)), 2, "what a verbose binding says")
+    c.run("srun", "-n1", "--mem-bind=local", "true", env=inside, user=USER).ok()
+    for words in (("--mem-bind=near",), ("--gpu-bind=nearest",), ("--tres-bind=gres/nic:closest",), ("--send-libs", "--bcast"), ("--test-only",)):
+        c.run("srun", "-n1", *words, "true", env=inside, user=USER).refused("srun: error: ")
+    kept = c.run("srun", "-n1", "-E", "sh", "-c", "echo $SLURM_NTASKS $SLURM_NNODES", env=dict(inside, SLURM_NNODES="7"), user=USER)
+    equal(kept.out, "2 7\n", "counts that stay")
+    program = c.script("#!/bin/sh\necho $0 $1\n", name="program")
+    os.chmod(program, 0o755)
+    target = os.path.join(c.home, "copied")
+    equal(c.run("srun", "-n1", "--bcast=" + target, program, "word", env=inside, user=USER).ok().out, "%s word\n" % target, "a program that was copied")
+    line = c.run("srun", "-n1", "--bcast", program, "word", env=inside, user=USER).ok().out
+    check(re.fullmatch(r"%s/slurm_bcast_%d_[0-9]+_program word\n" % (re.escape(c.home), job), line), "a copy without a name: %r", line)
+    c.run("scancel", job, user=USER).ok()
+    test_only = c.run("srun", "--test-only", "-n1", "true", user=USER).ok()
+    check("to start at" in test_only.err and "on nodes n1" in test_only.err, "srun --test-only: %r", test_only.err)
+
+
+@test()
 def test_gpus_per_task(t):
     """--gpus-per-task shows each task its own devices: in srun alone, and in a script that asked for it; the script itself sees all."""
     c = t.cluster(controllers=1, nodes=1)
@@ -249,6 +275,9 @@ def test_gpus_per_task(t):
     equal(seen("-n2", "--gpus-per-task=1"), ["0 0", "1 1"], "a device each")
     equal(seen("-n2", "--gpus-per-task=test:1", "--gpu-bind=none"), ["0 0,1", "1 0,1"], "not bound")
     equal(seen("-n2", "--gpus=2"), ["0 0,1", "1 0,1"], "devices for the whole job")
+    for how, devices in (("map_gpu:1,0", "10"), ("single:2", "00"), ("single:1", "01"), ("mask_gpu:2", "11"), ("per_task:1", "01")):
+        equal(seen("-n2", "--gpus=2", "--gpu-bind=" + how), ["0 " + devices[0], "1 " + devices[1]], "--gpu-bind=" + how)
+    equal(seen("-n2", "--gpus=2", "--tres-bind=gres/gpu:single:1"), ["0 0", "1 1"], "--tres-bind")
     job = c.sbatch("--mem-per-cpu", "32", "-n2", "--gpus-per-task=1", "-o", "gpus.%j", "--wrap", "echo batch $CUDA_VISIBLE_DEVICES; srun sh -c '%s' | sort" % show, user=USER)
     equal(c.wait_ended(job)[job][:2], ("COMPLETED", "0:0"), "the job")
     equal(c.read("gpus.%d" % job), "batch 0,1\n0 0\n1 1\n", "the script's steps")

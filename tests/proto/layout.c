@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/layout/bind.h"
+#include "proto/layout/near.h"
 #include "proto/layout/layout.h"
 
 #define ROWS(table) (sizeof(table) / sizeof((table)[0]))
@@ -174,6 +175,12 @@ Test(layout, binding)
 	    {{1, 4, 1}, "0-1", 1, 1, "mask_cpu:0xC", MU_SPREAD_DEFAULT, NULL},
 	    {{1, 4, 1}, "0-1", 1, 1, "map_cpu:2", MU_SPREAD_DEFAULT, NULL},
 	    {{1, 4, 1}, "", 1, 1, "threads", MU_SPREAD_DEFAULT, NULL},
+	    {{2, 2, 1}, "0-3", 3, 1, "rank_ldom", MU_SPREAD_DEFAULT, "0-1 2-3 0-1"},
+	    {{2, 2, 1}, "0-1", 2, 1, "rank_ldom", MU_SPREAD_DEFAULT, "0-1 0-1"},
+	    {{2, 2, 1}, "0-2", 2, 1, "map_ldom:1,0", MU_SPREAD_DEFAULT, "2 0-1"},
+	    {{2, 2, 1}, "0-3", 2, 1, "mask_ldom:0x2,0x3", MU_SPREAD_DEFAULT, "2-3 0-3"},
+	    {{2, 2, 1}, "0-1", 1, 1, "map_ldom:1", MU_SPREAD_DEFAULT, NULL},
+	    {{2, 2, 1}, "0-1", 1, 1, "map_ldoms:1", MU_SPREAD_DEFAULT, NULL},
 	    {{1, 4, 1}, "0-4", 1, 1, "threads", MU_SPREAD_DEFAULT, NULL},
 	    {{1, 2, 1}, "0-1", 3, 1, "threads", MU_SPREAD_DEFAULT, "0 1 0"},
 	    {{1, 2, 1}, "0-1", 2, 9, "quiet,threads", MU_SPREAD_DEFAULT, "0-1 0-1"},
@@ -223,4 +230,91 @@ Test(layout, binding)
 	cr_assert(mu_bits_test(&m, 68) && mu_bits_test(&m, 0) && mu_bits_count(&m) == 2);
 	mu_bits_free(&m);
 	mu_buf_free(&out);
+}
+
+Test(layout, memory_near)
+{
+	static const struct {
+		const char *text;
+		bool good, verbose, prefer;
+		enum mu_near_kind kind;
+		uint64_t mems[3];
+	} row[] = {
+	    {"none", true, false, false, MU_NEAR_NONE, {0, 0, 0}},
+	    {"local", true, false, false, MU_NEAR_LOCAL, {0, 0, 0}},
+	    {"verbose,sort,prefer,rank", true, true, true, MU_NEAR_RANK, {1, 2, 4}},
+	    {"v,q,map_mem:1,0", true, false, false, MU_NEAR_MAP, {2, 1, 2}},
+	    {"map_mem:64", true, false, false, MU_NEAR_MAP, {0, 0, 0}},
+	    {"mask_mem:0x3,4*2", true, false, false, MU_NEAR_MASK, {3, 4, 4}},
+	    {"verbose", true, true, false, MU_NEAR_NONE, {0, 0, 0}},
+	    {"", false, false, false, MU_NEAR_NONE, {0}},
+	    {"near", false, false, false, MU_NEAR_NONE, {0}},
+	    {"rank,verbose", false, false, false, MU_NEAR_NONE, {0}},
+	    {"map_mem:x", false, false, false, MU_NEAR_NONE, {0}},
+	    {"mask_mem:", false, false, false, MU_NEAR_NONE, {0}},
+	};
+	for (size_t i = 0; i < ROWS(row); i++) {
+		struct mu_arena arena = {0};
+		struct mu_near near = {0};
+		struct mu_err err = {0};
+		int rc = mu_mem_bind_parse(row[i].text, &arena, &near, &err);
+		cr_assert_eq(rc, row[i].good ? 0 : MU_EINVAL, "row %zu: %s", i, err.text);
+		cr_assert(rc || (near.kind == row[i].kind && near.verbose == row[i].verbose &&
+				 near.prefer == row[i].prefer),
+			  "row %zu", i);
+		for (uint32_t k = 0; !rc && k < 3; k++)
+			cr_assert_eq(mu_near_mems(&near, k), row[i].mems[k], "row %zu task %u", i, k);
+		mu_bind_free(&near.list);
+		mu_arena_free(&arena);
+	}
+}
+
+Test(layout, gpus_near)
+{
+	/* Four GPUs; CLOSE says of each whether it is near the tasks' CPUs. */
+	static const struct {
+		const char *text, *close, *gpus; /* of three tasks; NULL: refused */
+	} row[] = {
+	    {"none", "0011", "0-3 0-3 0-3"},
+	    {"closest", "0011", "2-3 2-3 2-3"},
+	    {"closest", "0000", "0-3 0-3 0-3"},
+	    {"single:1", "0011", "2 3 2"},
+	    {"gres/gpu:single:2", "0000", "0 0 1"},
+	    {"per_task:2", "0011", "2-3 0-1 2-3"},
+	    {"per_task:3", "1111", "0-2 3 0-2"},
+	    {"verbose,map_gpu:3,1", "1111", "3 1 3"},
+	    {"map_gpu:0*2,9", "1111", "0 0 "},
+	    {"mask_gpu:0x5,A", "1111", "0,2 1,3 0,2"},
+	    {"gres/gpu:verbose", "1111", "0-3 0-3 0-3"},
+	    {"single", "1111", NULL},
+	    {"single:0", "1111", NULL},
+	    {"per_task:257", "1111", NULL},
+	    {"map_gpu:", "1111", NULL},
+	    {"closest,verbose", "1111", NULL},
+	    {"", "1111", NULL},
+	};
+	for (size_t i = 0; i < ROWS(row); i++) {
+		struct mu_arena arena = {0};
+		struct mu_near near = {0};
+		struct mu_err err = {0};
+		struct mu_buf out = {0};
+		bool close[4], given[4] = {false};
+		int rc = mu_gpu_bind_parse(row[i].text, &arena, &near, &err);
+		cr_assert_eq(rc, row[i].gpus ? 0 : MU_EINVAL, "row %zu: %s", i, err.text);
+		for (int g = 0; g < 4; g++)
+			close[g] = row[i].close[g] == '1';
+		for (uint32_t k = 0; !rc && k < 3; k++) {
+			struct mu_bits got = {0};
+			char text[64];
+			mu_near_gpus(&near, k, 4, close, given, &got);
+			mu_bits_print(&got, text, sizeof text);
+			mu_buf_printf(&out, "%s%s", k ? " " : "", text);
+			mu_bits_free(&got);
+		}
+		if (!rc)
+			cr_assert_str_eq((char *)out.data, row[i].gpus, "row %zu: %s", i, (char *)out.data);
+		mu_buf_free(&out);
+		mu_bind_free(&near.list);
+		mu_arena_free(&arena);
+	}
 }
