@@ -161,6 +161,30 @@ int hist_walk(struct view *v, uint64_t from, uint64_t to, hist_event event, void
 	return walk(v, from, to, &(struct watcher){event, arg}, NULL, NULL, ret, ret_bad, err);
 }
 
+int hist_entries(struct view *v, uint64_t from, uint64_t to, hist_entry entry, void *arg, struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
+	int code = range(v, &from, &to, err);
+
+	for (uint64_t pos = from; pos && pos <= to && code == 0; pos++) {
+		MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+		struct view_entry e = {0};
+		size_t count = 0;
+		mu_buf_reset(&raw);
+		code = view_entry_get(v, pos, &raw, NULL, err);
+		if (code == 0)
+			code = view__entry_split((struct mu_view){raw.data, raw.len}, &arena, &e, err);
+		if (code)
+			return code == MU_EPROTO ? MU_ECORRUPT : code;
+		struct mu_view *event = mu_arena_alloc(&arena, (e.part_count + 1) * sizeof(event[0]));
+		for (size_t i = 0; i < e.part_count; i++)
+			if (e.parts[i].kind == VIEW_PART_EVENT)
+				event[count++] = e.parts[i].bytes;
+		code = entry(arg, pos, e.time_usec, event, count);
+	}
+	return code;
+}
+
 int hist_dump(struct view *v, uint64_t from, uint64_t to, bool json, dump_sink sink, void *arg,
 	      struct mu_err *err)
 {

@@ -38,6 +38,12 @@ typedef int (*hist_event)(void *arg, const struct sch_state *st, const struct sc
 int hist_walk(struct view *v, uint64_t from, uint64_t to, hist_event event, void *arg,
 	      struct hist_replay *ret, uint64_t *ret_bad, struct mu_err *err);
 
+/* Shows each entry FROM..TO (0: up to the applied position) with its events; nothing is folded or checked.
+ * Borrowed for the call. A non-zero return ends it and is returned. MU_ENOENT, MU_ECORRUPT. */
+typedef int (*hist_entry)(void *arg, uint64_t pos, int64_t time_usec, const struct mu_view *event,
+			  size_t count);
+int hist_entries(struct view *v, uint64_t from, uint64_t to, hist_entry entry, void *arg, struct mu_err *err);
+
 /* What deciding again came to. */
 struct hist_audit {
 	uint64_t passes, equal; /* slices in the range that were decided again; that came out the same */

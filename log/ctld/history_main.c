@@ -8,6 +8,7 @@
 
 #include "log/ctld/setup.h"
 #include "log/ctld/sim.h"
+#include "log/ctld/whatif.h"
 #include "log/diag.h"
 #include "proto/conf.h"
 #include "proto/units.h"
@@ -19,6 +20,7 @@ static const char USAGE[] =
 	"  replay [DIR]              fold the archive and print the position, digest and chain it reaches\n"
 	"  audit replay [DIR]        decide every recorded pass again and compare, byte for byte\n"
 	"  sim ...                   run the scheduler in virtual time over a workload: sim --help\n"
+	"  whatif ...                what would have been under other rules: whatif --help\n"
 	"  log verify [DIR]          recompute the hash chain; names the first position that is wrong\n"
 	"  log dump [DIR]            print every entry, a line for each part\n"
 	"  log tail [DIR]            print the last entries\n"
@@ -54,12 +56,11 @@ static int print_line(void *arg, const char *text, size_t len)
 
 static int open_view(const struct args *a, struct view **ret, struct mu_err *err)
 {
-	char path[4096];
+	struct mu_arena arena = {0};
+	int code = ctl_archive_open(a->dir, NULL, NULL, &arena, ret, err);
 
-	(void)snprintf(path, sizeof path, "%s/view", a->dir);
-	if (access(path, F_OK))
-		return mu_fail(err, MU_ENOENT, "%s holds no view: name a controller's StateSaveLocation.", a->dir);
-	return view_open(path, true, ret, err);
+	mu_arena_free(&arena);
+	return code;
 }
 
 static int replay(const struct args *a)
@@ -251,10 +252,7 @@ static void options(struct args *a, int argc, char **argv)
 /* The configuration, and the directory that it names when none was given. */
 static int place(struct args *a, struct mu_arena *arena, Mu__Config **ret_conf, bool need_conf)
 {
-	static char dir[4096];
 	struct mu_err err = {0};
-	char host[256] = "";
-	const char *save, *at;
 	int code = 0;
 
 	if (need_conf || !a->dir)
@@ -263,13 +261,7 @@ static int place(struct args *a, struct mu_arena *arena, Mu__Config **ret_conf, 
 		return die(&err);
 	if (a->dir)
 		return 0;
-	(void)gethostname(host, sizeof host - 1);
-	host[strcspn(host, ".")] = 0;
-	save = mu_conf_get(*ret_conf, "StateSaveLocation", "/var/spool/muster");
-	at = strstr(save, "%n");
-	(void)snprintf(dir, sizeof dir, at ? "%.*s%s%s" : "%.*s", at ? (int)(at - save) : (int)strlen(save), save, a->name ? a->name : host,
-		       at ? at + 2 : "");
-	a->dir = dir;
+	a->dir = ctl_archive_dir(*ret_conf, a->name, arena);
 	return 0;
 }
 
@@ -284,6 +276,8 @@ int main(int argc, char **argv)
 	(void)diag_open("muster", NULL, DIAG_ERROR, 1);
 	if (argc > 1 && !strcmp(argv[1], "sim"))
 		return sim_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "whatif"))
+		return whatif_main(argc - 1, argv + 1);
 	options(&a, argc, argv);
 	if (optind >= argc) {
 		fputs(USAGE, stderr);
@@ -312,7 +306,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(word, "recover"))
 		code = recover(&a, conf);
 	else {
-		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
+		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, whatif, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
 			*word ? " " : "", word);
 		code = 1;
 	}

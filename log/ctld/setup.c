@@ -153,6 +153,31 @@ int ctl_peer_address(const Mu__ControllerConf *conf, char *out, size_t cap, stru
 	return 0;
 }
 
+const char *ctl_archive_dir(const Mu__Config *conf, const char *name, struct mu_arena *arena)
+{
+	char host[HOST_NAME_MAX + 1] = "";
+
+	(void)gethostname(host, sizeof host - 1);
+	host[strcspn(host, ".")] = 0;
+	return mu_conf_path(mu_conf_get(conf, "StateSaveLocation", "/var/spool/muster"), name ? name : host, arena);
+}
+
+int ctl_archive_open(const char *dir, const char *conf_option, const char *name, struct mu_arena *arena, struct view **ret,
+		     struct mu_err *err)
+{
+	Mu__Config *conf = NULL;
+	int code = dir ? 0 : ctl_load_conf(ctl_conf_path(conf_option), arena, &conf, err);
+
+	if (code)
+		return code;
+	if (!dir)
+		dir = ctl_archive_dir(conf, name, arena);
+	const char *path = mu_arena_printf(arena, "%s/view", dir);
+	if (access(path, F_OK))
+		return mu_fail(err, MU_ENOENT, "%s holds no view: name a controller's StateSaveLocation.", dir);
+	return view_open(path, true, ret, err);
+}
+
 static int slurm_user(struct ctl *c, struct mu_err *err)
 {
 	const char *name = mu_conf_get(c->conf, "SlurmUser", "root");

@@ -10,6 +10,12 @@ const char *ctl_conf_path(const char *option);
 int ctl_read_file(const char *path, struct mu_arena *arena, const char **ret_text, struct mu_err *err);
 /* Reads and checks the configuration with its companion files; remarks go to diag. */
 int ctl_load_conf(const char *path, struct mu_arena *arena, Mu__Config **ret, struct mu_err *err);
+/* Opens the view of an archive for reading: of DIR, a StateSaveLocation; NULL: the one that the configuration (CONF_OPTION as
+ * for ctl_conf_path) says for controller NAME (NULL: this host). MU_ENOENT where there is none. */
+int ctl_archive_open(const char *dir, const char *conf_option, const char *name, struct mu_arena *arena, struct view **ret,
+		     struct mu_err *err);
+/* The directory that the configuration says, in ARENA. */
+const char *ctl_archive_dir(const Mu__Config *conf, const char *name, struct mu_arena *arena);
 /* Numeric "ip:port" of a controller's peer port. */
 int ctl_peer_address(const Mu__ControllerConf *conf, char *out, size_t cap, struct mu_err *err);
 

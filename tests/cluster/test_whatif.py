@@ -1,0 +1,52 @@
+"""Questions that only a whole log answers: what would have been under other rules."""
+import json
+import os
+
+from harness import check, equal, test, wait_until
+
+SETTINGS = {"PriorityType": "priority/multifactor", "PriorityWeightFairshare": "10000", "PriorityWeightAge": "1000", "KillWait": "2"}
+
+
+def told(c, *words):
+    return json.loads(c.run("muster", "whatif", os.path.join(c.dir, "state", "c1"), "--from", "@1", "--json", *words, timeout=60).ok().out)
+
+
+def wait_of(said, account, which):
+    return [a[which]["wait_p50"] for a in said["accounts"] if a["name"] == account][0]
+
+
+@test(build="plain")
+def test_whatif(t):
+    """Nothing changed gives the real history; without the share's weight the elder job of the account that used most goes first."""
+    c = t.cluster(controllers=1, nodes=1, settings=SETTINGS)
+    for account in ("heavy", "light"):
+        c.run("sacctmgr", "-i", "add", "account", account).ok()
+        c.run("sacctmgr", "-i", "add", "user", "root", "account=" + account).ok()
+    used = c.sbatch("-A", "heavy", "--exclusive", "-t5", "--wrap", "sleep 2")
+    c.wait_ended(used)
+    gate = os.path.join(c.dir, "gate")
+    holder = c.sbatch("-A", "heavy", "--exclusive", "-t5", "--wrap", "while [ ! -e %s ]; do sleep 0.1; done" % gate)
+    wait_until("the node is taken", 20, lambda: c.states(holder)[holder][0] == "RUNNING")
+    elder = c.sbatch("-A", "heavy", "--exclusive", "-t5", "--wrap", "sleep 2")
+    younger = c.sbatch("-A", "light", "--exclusive", "-t5", "--wrap", "sleep 2")
+    open(gate, "w").close()
+    c.wait_ended(elder, younger)
+    same = told(c)
+    equal(same["real"], same["what_if"], "the history told again with nothing changed")
+    equal((same["same_start"], same["sooner"], same["later"], same["moved"], same["different"]), (4, 0, 0, 0, 0), "what differs in it")
+    check(same["equal"] == same["slices"] > 0, "of %d slices %d are equal", same["slices"], same["equal"])
+    check(wait_of(same, "light", "real") > 0, "the younger job did not wait")
+    picture = os.path.join(c.dir, "whatif.svg")
+    other = told(c, "--set", "PriorityWeightFairshare=0", "--svg", picture)
+    check(wait_of(other, "light", "what_if") > wait_of(other, "light", "real"), "the light account waits no longer: %s", other["accounts"])
+    check(other["sooner"] == 1 and other["later"] == 1 and other["moved"] == 2, "other starts are %s", other)
+    check(other["assumed"] == 0, "run times were invented: %s", other)
+    check(open(picture).read().endswith("</svg>\n"), "the picture is not whole")
+    more = told(c, "--add-nodes", "n[7-8]=n1")
+    check(more["later"] == 0 and more["sooner"] == 2 and more["all"]["what_if"]["wait_p99"] < 1, "with more nodes: %s", more["all"])
+    said = c.run("muster", "whatif", os.path.join(c.dir, "state", "c1"), "--from", "@1", "--set", "PriorityWeightFairshare=0").ok().out
+    check("kept: submissions" in said and "assumed: 2 attempts moved; 0 of them" in said and "another history" in said, "the report says %r", said)
+    for words, sentence in ((["--set", "PriorityWeightFairshar=0"], "PriorityWeightFairshar"), (["--set", "NodeName=x"], "--set changes one key"),
+                            (["--add-nodes", "n9=nosuch"], "no node nosuch"), (["--from", "@999999"], "999999")):
+        done = c.run("muster", "whatif", os.path.join(c.dir, "state", "c1"), "--from", "@1", *words)
+        check(done.code == 1 and sentence in done.err, "whatif %s says %r", " ".join(words), done.err)
