@@ -9,6 +9,15 @@
 #include "proto/base/err.h"
 #include "proto/conf.pb-c.h"
 
+/* GresConf.env: which variables tell a job of its GPUs, Flags= of gres.conf. Numbers in the log. */
+enum mu_gpu_env {
+	MU_GPU_ENV_NVIDIA = 1, /* CUDA_VISIBLE_DEVICES */
+	MU_GPU_ENV_AMD = 2,    /* ROCR_VISIBLE_DEVICES */
+	MU_GPU_ENV_INTEL = 4,  /* ZE_AFFINITY_MASK */
+	MU_GPU_ENV_OPENCL = 8, /* GPU_DEVICE_ORDINAL */
+	MU_GPU_ENV_ALL = 15
+};
+
 /* Gives the text of an included or companion file (gres.conf, topology.conf, cgroup.conf), relative to the main file, in the
  * arena; 0, or MU_ENOENT when there is none. */
 typedef int (*mu_conf_reader)(void *arg, const char *name, struct mu_arena *arena, const char **ret_text, struct mu_err *err);

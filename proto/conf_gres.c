@@ -16,13 +16,16 @@ struct record {
 	const char *name, *type, *cores;
 	char **file;
 	size_t files;
-	int64_t count; /* -1: as many as files, or one */
+	int64_t count;		    /* -1: as many as files, or one */
+	const char *links, *detect; /* detect: of AutoDetect=, "" for off; NULL: not said */
+	int64_t env;		    /* -1: Flags= says nothing of it */
 	struct record *next;
 };
 
 struct records {
-	struct record *first, **end;
+	struct record *first, **end; /* lines that give devices */
 	size_t count;
+	struct record *detect, **detect_end; /* lines with AutoDetect= */
 };
 
 static bool is_declared(const struct conf *c, const char *name)
@@ -111,6 +114,73 @@ static int check_files(struct conf *c, const struct record *r)
 	return 0;
 }
 
+static int take_detect(struct conf *c, const char *value, struct record *r)
+{
+	static const char *const works[] = {"nvml", "nvidia", "rsmi"};
+	static const char *const idle[] = {"nrt", "oneapi"};
+	for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
+		if (!strcasecmp(value, works[i])) {
+			r->detect = works[i];
+			return 0;
+		}
+	for (size_t i = 0; i < sizeof(idle) / sizeof(idle[0]); i++)
+		if (!strcasecmp(value, idle[i]))
+			return conf__fail(
+			    c, MU_EINVAL,
+			    "AutoDetect=%s is not known to this version, which finds GPUs by nvml, "
+			    "nvidia and rsmi; name the devices with File=",
+			    idle[i]);
+	r->detect = "";
+	return strcasecmp(value, "off")
+		   ? conf__fail(c, MU_EINVAL,
+				"AutoDetect is \"%.80s\", but must be nvml, nvidia, rsmi or off", value)
+		   : 0;
+}
+
+/* Words of Flags= that say which variables a job gets; the others change nothing here. */
+static int take_flags(struct conf *c, const char *value, struct record *r)
+{
+	static const struct {
+		const char *word;
+		int64_t env;
+	} row[] = {{"nvidia_gpu_env", MU_GPU_ENV_NVIDIA},
+		   {"amd_gpu_env", MU_GPU_ENV_AMD},
+		   {"intel_gpu_env", MU_GPU_ENV_INTEL},
+		   {"opencl_env", MU_GPU_ENV_OPENCL},
+		   {"no_gpu_env", 0},
+		   {"CountOnly", -1},
+		   {"explicit", -1},
+		   {"one_sharing", -1},
+		   {"all_sharing", -1}};
+	for (const char *p = value; *p;) {
+		size_t n = strcspn(p, ","), i = 0, rows = sizeof(row) / sizeof(row[0]);
+		while (i < rows && (strlen(row[i].word) != n || strncasecmp(p, row[i].word, n)))
+			i++;
+		if (i == rows)
+			return conf__fail(c, MU_EINVAL, "Flags has no word %.*s", (int)n, p);
+		if (row[i].env >= 0)
+			r->env = (r->env < 0 ? 0 : r->env) | row[i].env;
+		p += n + (p[n] == ',');
+	}
+	return 0;
+}
+
+/* "-1,16,16": whole numbers. */
+static int take_links(struct conf *c, const char *value, struct record *r)
+{
+	bool digit = false;
+	for (const char *p = value; *p; p++) {
+		digit = *p >= '0' && *p <= '9';
+		if (!digit && *p != ',' && *p != '-')
+			break;
+	}
+	r->links = value;
+	return digit ? 0
+		     : conf__fail(c, MU_EINVAL,
+				  "Links is \"%.80s\", but must be a list of whole numbers such as -1,16,16",
+				  value);
+}
+
 static int record_word(struct conf *c, const struct conf__pair *pair, struct record *r)
 {
 	static const char *const known[] = {"NodeName", "Name", "Type",	 "File",  "MultipleFiles", "Count",
@@ -158,14 +228,12 @@ static int record_word(struct conf *c, const struct conf__pair *pair, struct rec
 		mu_bits_free(&bits);
 		return rc ? conf__fail(c, MU_EINVAL, cores_form, value) : 0;
 	}
-	if (!strcasecmp(key, "AutoDetect")) {
-		if (strcasecmp(value, "off"))
-			conf__note(c, "AutoDetect",
-				   "devices are taken from File= lines; nothing is detected");
-		return 0;
-	}
-	if (!strcasecmp(key, "Links") || !strcasecmp(key, "Flags"))
-		return 0;
+	if (!strcasecmp(key, "AutoDetect"))
+		return take_detect(c, value, r);
+	if (!strcasecmp(key, "Links"))
+		return take_links(c, value, r);
+	if (!strcasecmp(key, "Flags"))
+		return take_flags(c, value, r);
 	const char *near = conf__nearest(key, known, sizeof(known) / sizeof(known[0]));
 	return near ? conf__fail(c, MU_EINVAL, "gres.conf has no word %s; did you mean %s?", key, near)
 		    : conf__fail(c, MU_EINVAL, "gres.conf has no word %s", key);
@@ -176,7 +244,7 @@ static int take_record(struct conf *c, struct conf__line *line)
 	struct record *r = mu_arena_alloc(c->arena, sizeof(*r));
 	r->file_name = line->file;
 	r->line = line->number;
-	r->count = -1;
+	r->count = r->env = -1;
 	for (int i = 0; i < line->count; i++) {
 		int rc = record_word(c, &line->pair[i], r);
 		if (rc)
@@ -186,8 +254,16 @@ static int take_record(struct conf *c, struct conf__line *line)
 		return conf__fail(
 		    c, MU_EINVAL,
 		    "the line says nothing of which resource it is; add Name=, for example Name=gpu");
-	if (!r->name)
-		return 0; /* AutoDetect= alone. */
+	struct records *list = c->gres;
+	if (r->detect) {
+		*list->detect_end = r;
+		list->detect_end = &r->next;
+	}
+	/* What is detected comes from such a line; one that names or counts devices stands for itself. */
+	if (!r->name || (r->detect && !r->files && r->count < 0))
+		return 0;
+	if (r->detect)
+		r = mu_arena_dup(c->arena, r, sizeof(*r));
 	if (r->files && r->count >= 0 && (uint64_t)r->count != r->files)
 		return conf__fail(
 		    c, MU_EINVAL,
@@ -195,7 +271,7 @@ static int take_record(struct conf *c, struct conf__line *line)
 		    (long long)r->count, r->files);
 	if (r->count < 0)
 		r->count = r->files ? (int64_t)r->files : 1;
-	struct records *list = c->gres;
+	r->next = NULL;
 	*list->end = r;
 	list->end = &r->next;
 	list->count++;
@@ -256,6 +332,15 @@ static Mu__GresConf *from_record(struct conf *c, const struct record *r, const M
 	made->cores = (char *)r->cores;
 	made->file = r->file;
 	made->n_file = r->files ? (size_t)count : 0;
+	if (r->env >= 0) {
+		made->has_env = 1;
+		made->env = (uint32_t)r->env;
+	}
+	if (!r->links || !made->n_file)
+		return made;
+	made->links = mu_arena_alloc(c->arena, made->n_file * sizeof(*made->links));
+	for (; made->n_links < made->n_file; made->n_links++)
+		made->links[made->n_links] = (char *)r->links;
 	return made;
 }
 
@@ -278,6 +363,13 @@ static int join_one(struct conf *c, Mu__NodeConf *node, const Mu__GresConf *gres
 		out[*n] = mu_arena_dup(c->arena, gres, sizeof(*gres));
 		++*n;
 		return 0;
+	}
+	/* What no line names is looked for where that is on. */
+	if (want && node->gpu_detect && !strcasecmp(gres->name, "gpu")) {
+		Mu__GresConf *rest = mu_arena_dup(c->arena, gres, sizeof(*gres));
+		rest->count = want;
+		out[(*n)++] = rest;
+		want = 0;
 	}
 	if (!want)
 		return 0;
@@ -310,15 +402,46 @@ static void check_used(struct conf *c, const struct records *list)
 	}
 }
 
+/* AutoDetect= of a node's own line, else of a line for all. Devices of its kind tell jobs in its way. */
+static void set_detect(struct conf *c, const struct records *list)
+{
+	for (int own = 0; own < 2; own++)
+		for (const struct record *r = list->detect; r; r = r->next)
+			for (size_t i = 0; !r->nodes == !own && i < (own ? r->nodes : c->config->n_node);
+			     i++) {
+				Mu__NodeConf *node =
+				    c->config->node[own ? (size_t)conf__node_index(c, r->node[i]) : i];
+				node->gpu_detect = *r->detect ? (char *)r->detect : NULL;
+			}
+}
+
+static void set_env(Mu__NodeConf *node, const struct records *list)
+{
+	int64_t env = -1;
+	for (const struct record *r = list->detect; r; r = r->next)
+		env = r->env >= 0 ? r->env : env;
+	if (env < 0)
+		env = node->gpu_detect && !strcmp(node->gpu_detect, "rsmi") ? MU_GPU_ENV_AMD
+									    : MU_GPU_ENV_NVIDIA;
+	for (size_t i = 0; i < node->n_gres && node->gpu_detect; i++)
+		if (!strcasecmp(node->gres[i]->name, "gpu") && !node->gres[i]->has_env) {
+			node->gres[i]->has_env = 1;
+			node->gres[i]->env = (uint32_t)env;
+		}
+}
+
 int conf__finish_gres(struct conf *c)
 {
 	struct records list = {0};
 	list.end = &list.first;
+	list.detect_end = &list.detect;
 	c->gres = &list;
 	int rc = conf__companion(c, "gres.conf", take_record);
 	if (rc == MU_ENOENT)
 		return 0;
 	struct uses *uses = rc ? NULL : by_node(c, &list);
+	if (!rc)
+		set_detect(c, &list);
 	for (size_t i = 0; i < c->config->n_node && !rc; i++) {
 		Mu__NodeConf *node = c->config->node[i];
 		if (!node->n_gres)
@@ -331,6 +454,7 @@ int conf__finish_gres(struct conf *c)
 			rc = join_one(c, node, node->gres[k], &uses[i], out, &n);
 		node->gres = out;
 		node->n_gres = n;
+		set_env(node, &list);
 	}
 	if (!rc)
 		check_used(c, &list);

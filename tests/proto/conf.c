@@ -148,9 +148,9 @@ Test(conf, syntax_and_companions)
 	    .name = {"gres.conf", "cgroup.conf", "more.conf"},
 	    .text =
 		{"# devices\nName=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-3\nNodeName=n[3-4] name=gpu "
-		 "type=h100 file=/dev/nvidia0\n"
+		 "type=h100 file=/dev/nvidia0 flags=opencl_env links=-1,4\n"
 		 "NodeName=n4 Name=gpu Type=h100 File=/dev/nvidia1\nName=lic "
-		 "Count=2k\nAutoDetect=nvml\nNodeName=n5 Name=gpu File=/dev/x\n",
+		 "Count=2k\nAutoDetect=nvml\nNodeName=n4 AutoDetect=off\nNodeName=n5 Name=gpu File=/dev/x\n",
 		 "ConstrainRAMSpace=no\nConstrainCores=yes # all\n",
 		 "KillWait=7\nPartitionName=p3 Nodes=big,n1\n"},
 	    .notes = "",
@@ -208,7 +208,12 @@ Test(conf, syntax_and_companions)
 	cr_assert_str_eq(n5->state, "DOWN");
 	cr_assert_str_eq(n5->reason, "broken");
 	cr_assert(strstr(w.notes, "NodeName line of n5 has no Gres=gpu"), "%s", w.notes);
-	cr_assert_eq(count_of(w.notes, "AutoDetect"), 1);
+	/* Every node looks for cards but the one whose own line says otherwise; jobs are told in their way.
+	 */
+	cr_assert(n1->gpu_detect && !strcmp(n1->gpu_detect, "nvml") && !n4->gpu_detect);
+	cr_assert(n1->gres[0]->env == MU_GPU_ENV_NVIDIA && n3->gres[0]->env == MU_GPU_ENV_OPENCL);
+	cr_assert(n3->gres[0]->n_links == 1 && !strcmp(n3->gres[0]->links[0], "-1,4") &&
+		  !n4->gres[0]->has_env);
 	cr_assert(strstr(w.notes, "without effect: ") && strstr(w.notes, "SchedulerTimeSlice"), "%s",
 		  w.notes);
 	/* Lines of included files come where they are included. */
@@ -238,10 +243,12 @@ static const char right[] = "ClusterName=c\nSlurmctldHost=a\nGresTypes=gpu\nNode
 static const struct {
 	const char *text, *line, *value, *cure;
 } wrong[] = {
-    {"TopologyPlugin=topology/tree\nSwitchName=s1 Nodes=n[1-9]", "c line 6", "n4", "no NodeName line declares"},
+    {"TopologyPlugin=topology/tree\nSwitchName=s1 Nodes=n[1-9]", "c line 6", "n4",
+     "no NodeName line declares"},
     {"TopologyPlugin=topology/tree\nSwitchName=s1 Switches=s2", "c", "s2", "no line declares"},
     {"TopologyPlugin=topology/tree\nSwitchName=s1", "c line 6", "s1", "neither Nodes nor Switches"},
-    {"TopologyPlugin=topology/block\nBlockName=b1 Nodes=n1\nBlockName=b1 Nodes=n2", "c line 7", "b1", "declared twice"},
+    {"TopologyPlugin=topology/block\nBlockName=b1 Nodes=n1\nBlockName=b1 Nodes=n2", "c line 7", "b1",
+     "declared twice"},
     {"TopologyPlugin=topology/block\nBlockName=b1 Switches=n1", "c line 6", "Switches", "does not belong"},
     {"KilWait=3", "c line 5", "KilWait", "did you mean KillWait"},
     {"SlurmctldPrt=1", "c line 5", "SlurmctldPrt", "did you mean SlurmctldPort"},
@@ -341,6 +348,10 @@ static const struct {
     {"gres.conf", "Name=fpga", "gres.conf line 1", "fpga", "GresTypes=fpga"},
     {"gres.conf", "\nNodeName=n9 Name=gpu", "gres.conf line 2", "n9", "no NodeName line declares"},
     {"gres.conf", "Name=gpu Cores=a", "gres.conf line 1", "\"a\"", "0-3,8"},
+    {"gres.conf", "AutoDetect=oneapi", "gres.conf line 1", "oneapi", "not known to this version"},
+    {"gres.conf", "AutoDetect=nvlm", "gres.conf line 1", "\"nvlm\"", "nvml, nvidia, rsmi or off"},
+    {"gres.conf", "Name=gpu Count=4 Flags=nvidia_gpu_env,x", "gres.conf line 1", "x", "Flags has no word"},
+    {"gres.conf", "Name=gpu Count=4 Links=a", "gres.conf line 1", "\"a\"", "-1,16,16"},
     {"gres.conf", "Name=gpu Count=x", "gres.conf line 1", "\"x\"", "whole number"},
     {"gres.conf", "Name=gpu Fille=/dev/x", "gres.conf line 1", "Fille", "did you mean File"},
     {"gres.conf", "Name=gpu File=$(ls)", "gres.conf line 1", "$(ls)", "unexpanded shell"},
@@ -434,14 +445,16 @@ Test(conf, fold)
 	     "PartitionName=half Nodes=n[1-5000]\nPartitionName=odd Nodes=n[1-9000],n10000\n",
 	     10000, 1, 20000},
 	    {"NodeName=n[1-4] NodeAddr=10.0.0.[1-4] CPUs=4\nPartitionName=p Nodes=n[2-3]\n", 4, 1, 20000},
-	    {"NodeName=n[1-4] NodeAddr=10.0.0.[7,9,3,1] NodeHostName=one CPUs=4\nPartitionName=p Nodes=ALL\n", 4, 1,
-	     20000},
-	    {"NodeName=n[1-4] NodeHostName=localhost Port=[7001-7004] CPUs=4\nPartitionName=p Nodes=n4,n1\n", 4, 4,
-	     20000},
-	    {"NodeName=a,b,c7,c08 CPUs=1\nNodeName=d CPUs=2\nNodeName=e,f CPUs=1\nPartitionName=p Nodes=f,a\n", 7, 3,
-	     20000},
-	    {"NodeName=r[1-2]c[01-12] CPUs=1\nNodeSet=rack Nodes=r2c[01-12]\nPartitionName=p Nodes=rack,r1c03\n", 24, 1,
-	     20000},
+	    {"NodeName=n[1-4] NodeAddr=10.0.0.[7,9,3,1] NodeHostName=one CPUs=4\nPartitionName=p Nodes=ALL\n",
+	     4, 1, 20000},
+	    {"NodeName=n[1-4] NodeHostName=localhost Port=[7001-7004] CPUs=4\nPartitionName=p Nodes=n4,n1\n",
+	     4, 4, 20000},
+	    {"NodeName=a,b,c7,c08 CPUs=1\nNodeName=d CPUs=2\nNodeName=e,f CPUs=1\nPartitionName=p "
+	     "Nodes=f,a\n",
+	     7, 3, 20000},
+	    {"NodeName=r[1-2]c[01-12] CPUs=1\nNodeSet=rack Nodes=r2c[01-12]\nPartitionName=p "
+	     "Nodes=rack,r1c03\n",
+	     24, 1, 20000},
 	    {"NodeName=x CPUs=1\nPartitionName=none Nodes=\"\"\n", 1, 1, 20000},
 	};
 	for (size_t i = 0; i < ROWS(rows); i++) {
@@ -459,8 +472,10 @@ Test(conf, fold)
 		cr_assert(same_config(folded, twice), "row %zu folds differently the second time", i);
 		cr_assert(!mu_conf_expand(folded, 10000, &arena, &back, &err), "row %zu: %s", i, err.text);
 		cr_assert(same_config(c, back), "row %zu does not come back", i);
-		cr_assert(!mu_conf_expand(c, 10000, &arena, &back, &err) && same_config(c, back), "row %zu as it is", i);
-		cr_assert(mu_conf_expand(folded, rows[i].nodes - 1, &arena, &back, &err), "row %zu has no bound", i);
+		cr_assert(!mu_conf_expand(c, 10000, &arena, &back, &err) && same_config(c, back),
+			  "row %zu as it is", i);
+		cr_assert(mu_conf_expand(folded, rows[i].nodes - 1, &arena, &back, &err),
+			  "row %zu has no bound", i);
 		mu_arena_free(&arena);
 	}
 }
@@ -470,7 +485,11 @@ Test(conf, expand_refuses)
 {
 	static const struct {
 		const char *name, *addr;
-	} rows[] = {{"n[1-", NULL}, {"n[1-3]", "a[1-2]"}, {"n[1-999999999]", NULL}, {"n[1-2]", "a]"}, {"n[1-60],m[1-60]", NULL}};
+	} rows[] = {{"n[1-", NULL},
+		    {"n[1-3]", "a[1-2]"},
+		    {"n[1-999999999]", NULL},
+		    {"n[1-2]", "a]"},
+		    {"n[1-60],m[1-60]", NULL}};
 	for (size_t i = 0; i < ROWS(rows); i++) {
 		struct mu_arena arena = {0};
 		struct mu_err err = {0};
