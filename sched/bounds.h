@@ -23,6 +23,8 @@
 #define SCH_PARTS_PER_JOB 32u
 #define SCH_NODES_MAX 100000u
 #define SCH_GRES_PER_NODE 64u
+/* Of at most so many devices the best are chosen: its cube is the work. A card has no more than 7 parts. */
+#define SCH_UNITS_CHOICE 32u
 #define SCH_CPUS_PER_NODE 65536u
 
 /* Switches of a topology, and how many may stand one above the other. */
@@ -51,8 +53,8 @@
 #define SCH_BACKSTOP_SEC 60
 
 /* Moments tried for one planned start, beyond the first at which running jobs leave enough: each looks at the
- * job's nodes once. Where that is cheap, more of them, for as many steps as a slice bears a dozen times: behind a
- * hundred plans on few nodes the first moment that serves may be the last. */
+ * job's nodes once. Where that is cheap, more of them, for as many steps as a slice bears a dozen times:
+ * behind a hundred plans on few nodes the first moment that serves may be the last. */
 #define SCH_PLAN_TRIES 64u
 #define SCH_PLAN_STEPS 32768u
 

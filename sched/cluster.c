@@ -66,6 +66,7 @@ static void class_key(const struct sch_node *n, struct mu_hash *ret)
 	Mu__NodeRow row = MU__NODE_ROW__INIT;
 	Mu__NodeConf conf = MU__NODE_CONF__INIT;
 	struct mu_buf buf = {0};
+	struct mu_arena arena = {0};
 	SCH_SET(&row, cpus, n->row->cpus);
 	SCH_SET(&row, sockets, n->row->sockets);
 	SCH_SET(&row, cores_per_socket, n->row->cores_per_socket);
@@ -80,8 +81,13 @@ static void class_key(const struct sch_node *n, struct mu_hash *ret)
 	}
 	row.conf = &conf;
 	row.n_gres = n->row->n_gres;
-	row.gres = n->row->gres;
+	row.gres = mu_arena_alloc(&arena, (row.n_gres + 1) * sizeof(row.gres[0]));
+	for (size_t i = 0; i < row.n_gres; i++) {
+		row.gres[i] = mu_arena_dup(&arena, n->row->gres[i], sizeof(*row.gres[i]));
+		row.gres[i]->n_unit = 0; /* No two nodes have the same device; none asks for one. */
+	}
 	mu_pb_pack(&row.base, &buf);
+	mu_arena_free(&arena);
 	mu_hash_bytes(buf.data, buf.len, ret);
 	mu_buf_free(&buf);
 }

@@ -59,9 +59,10 @@ static uint32_t end_reason(const struct sch_job *j)
 {
 	switch (j->end_state) {
 	case JOB_FAILED:
-		return j->reason == REASON_JobLaunchFailure || j->reason == REASON_Prolog ? REASON_JobLaunchFailure
-		       : j->run && j->run->exit_signal	    ? REASON_RaisedSignal
-							    : REASON_NonZeroExitCode;
+		return j->reason == REASON_JobLaunchFailure || j->reason == REASON_Prolog
+			   ? REASON_JobLaunchFailure
+		       : j->run && j->run->exit_signal ? REASON_RaisedSignal
+						       : REASON_NonZeroExitCode;
 	case JOB_TIMEOUT:
 		return REASON_TimeLimit;
 	case JOB_OUT_OF_MEMORY:
@@ -206,6 +207,7 @@ static struct sch_run *fresh_run(struct sch_state *st, struct sch_job *j)
 	sch__str_drop(st, &run->node_list);
 	sch__str_drop(st, &run->batch_host);
 	sch__str_drop(st, &run->end_detail);
+	sch__str_drop(st, &run->note);
 	struct sch_run kept = {
 	    .left = run->left, .left_count = run->left_count, .signal_seq = run->signal_seq};
 	*run = kept;
@@ -478,8 +480,7 @@ static void record_exit(struct sch_ev *ev, struct sch_job *j, const Mu__AttemptE
 		sch__str_set(ev->st, &j->run->end_detail, e->detail);
 }
 
-/* The node's own word that it should take no more work. */
-static void drain_node(struct sch_ev *ev, struct sch_node *n, const char *reason)
+void sch__node_drain(struct sch_ev *ev, struct sch_node *n, const char *reason)
 {
 	if (n->row->flags & NODE_FLAG_DRAIN)
 		return;
@@ -508,10 +509,10 @@ static uint32_t launch_failed(struct sch_ev *ev, struct sch_job *j, struct sch_n
 	sch__reason(ev->st, j, prolog ? REASON_Prolog : REASON_JobLaunchFailure, NULL);
 	if (e->exit_code || e->exit_signal)
 		return JOB_FAILED;
-	drain_node(ev, n,
-		   prolog ? e->drain
-					 : mu_arena_printf(ev->arena, "launch of job %u failed: %s", j->id,
-							   e->detail ? e->detail : "?"));
+	sch__node_drain(ev, n,
+			prolog ? e->drain
+			       : mu_arena_printf(ev->arena, "launch of job %u failed: %s", j->id,
+						 e->detail ? e->detail : "?"));
 	if (j->launch_failures < UINT8_MAX)
 		j->launch_failures++;
 	/* An allocation is its holder's, who is told of its end. */
@@ -565,7 +566,7 @@ int sch__evolve_attempt_ended(struct sch_ev *ev)
 	else if (batch && j->state == JOB_COMPLETING && !a->lost)
 		record_exit(ev, j, e, j->end_state);
 	if (e->drain && *e->drain)
-		drain_node(ev, n, e->drain);
+		sch__node_drain(ev, n, e->drain);
 	if (e->released)
 		sch__alloc_released(ev, j, a);
 	return 0;

@@ -173,9 +173,10 @@ int sch__evolve_node_registered(struct sch_ev *ev)
 				       said->name);
 	/* Delivered late, it would speak for a boot that is over and give away what runs now. */
 	if (r->has_seen_pos && r->seen_pos < n->row->registered_pos)
-		return mu_fail(&ev->err, MU_ESTALE,
-			       "Node %s registers by what it saw at position %llu, before its last registration",
-			       said->name, (unsigned long long)r->seen_pos);
+		return mu_fail(
+		    &ev->err, MU_ESTALE,
+		    "Node %s registers by what it saw at position %llu, before its last registration",
+		    said->name, (unsigned long long)r->seen_pos);
 	const ProtobufCBinaryData *boot = &n->row->boot_id;
 	bool rebooted = boot->len && (boot->len != said->boot_id.len ||
 				      memcmp(boot->data, said->boot_id.data, boot->len) != 0);
@@ -188,12 +189,15 @@ int sch__evolve_node_registered(struct sch_ev *ev)
 	n->row->registered_pos = ev->at->pos;
 	uint32_t cpus = n->row->cpus;
 	sch__node_unclass(ev->st, n);
+	const char *fault = sch__inventory_faults(ev, n, said);
 	sch__policy_node(ev->st, n, -1);
 	sch__inventory_set(n, said);
 	sch__policy_node(ev->st, n, 1);
 	sch__node_class(ev->st, n);
 	part_cpus(ev->st, n, cpus);
 	registered_state(ev, n, rebooted, sch__inventory_short(n, said, ev->arena));
+	if (fault)
+		sch__node_drain(ev, n, fault);
 	sch__wake(ev->st);
 	return 0;
 }

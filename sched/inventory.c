@@ -91,24 +91,116 @@ void sch__inventory_first_index(Mu__NodeRow *row)
 	}
 }
 
+static bool same_entry(const Mu__GresHave *a, const Mu__GresHave *b)
+{
+	return sch__same(a->name, b->name) && sch__same(a->type, b->type) && a->count == b->count;
+}
+
+static void units_clear(Mu__GresHave *h)
+{
+	for (size_t i = 0; i < h->n_unit; i++)
+		mu__gres_unit__free_unpacked(h->unit[i], NULL);
+	free(h->unit);
+	h->unit = NULL;
+	h->n_unit = 0;
+}
+
+/* What FROM knows of each of its devices, which are H's too: with their files where the configuration names
+ * none. */
+static void units_take(Mu__GresHave *h, const Mu__GresHave *from)
+{
+	if (from->n_unit != h->count || (h->n_file && h->n_file != from->n_unit))
+		return;
+	units_clear(h);
+	h->unit = calloc(from->n_unit + 1, sizeof(h->unit[0]));
+	char **file = calloc(from->n_unit + 1, sizeof(file[0]));
+	if (!h->unit || !file)
+		abort();
+	for (; h->n_unit < from->n_unit; h->n_unit++) {
+		h->unit[h->n_unit] = sch__copy_message(&from->unit[h->n_unit]->base);
+		file[h->n_unit] = sch__copy_text(h->n_unit < from->n_file ? from->file[h->n_unit] : "");
+	}
+	for (size_t i = 0; i < h->n_file; i++)
+		free(h->file[i]);
+	free(h->file);
+	h->file = file;
+	h->n_file = h->n_unit;
+}
+
+/* An entry of its own for each that the configuration has, else for each that the node said. What is known of
+ * the devices is what was said last. */
 static void gres_set(Mu__NodeRow *row, const Mu__NodeConf *c, const Mu__NodeRow *said)
 {
 	if (!c->n_gres && !said)
 		return;
+	const Mu__NodeRow *known = said ? said : row;
 	size_t count = c->n_gres ? c->n_gres : said->n_gres;
 	Mu__GresHave **list = calloc(count + 1, sizeof(list[0]));
 	if (!list)
 		abort();
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		list[i] = c->n_gres
 			      ? have_new(c->gres[i]->name, c->gres[i]->type, c->gres[i]->count,
 					 c->gres[i]->file, c->gres[i]->n_file, c->gres[i]->cores)
 			      : have_new(said->gres[i]->name, said->gres[i]->type, said->gres[i]->count,
 					 said->gres[i]->file, said->gres[i]->n_file, said->gres[i]->cores);
+		if (i < known->n_gres && same_entry(list[i], known->gres[i]))
+			units_take(list[i], known->gres[i]);
+	}
 	gres_clear(row);
 	row->gres = list;
 	row->n_gres = count;
 	sch__inventory_first_index(row);
+}
+
+/* ---- faults ---- */
+
+static bool holds_unit(struct sch_job *j, uint32_t attempt, const struct sch_node *n, uint32_t entry,
+		       uint32_t index)
+{
+	const struct sch_alloc *a = sch__alloc_on(j, attempt, n);
+	for (uint32_t i = 0; a && i < a->got_count; i++)
+		if (a->got[i].entry == entry && mu_bits_test(&a->got[i].index, index))
+			return true;
+	return false;
+}
+
+/* The job with the device is told; it may go on. */
+static void tell_holders(struct sch_ev *ev, const struct sch_node *n, uint32_t entry, uint32_t index,
+			 const char *what)
+{
+	for (uint32_t i = 0; i < n->hold_count; i++) {
+		struct sch_job *j = n->hold[i].job;
+		if (!holds_unit(j, n->hold[i].attempt, n, entry, index))
+			continue;
+		sch__str_set(ev->st, &j->run->note,
+			     mu_arena_printf(ev->arena, "%s of node %s", what, n->row->name));
+		sch__touch(ev->st, &j->rec);
+	}
+}
+
+const char *sch__inventory_faults(struct sch_ev *ev, struct sch_node *n, const Mu__NodeRow *said)
+{
+	const char *all = NULL;
+	for (uint32_t g = 0; g < n->row->n_gres && g < said->n_gres; g++) {
+		Mu__GresHave *have = n->row->gres[g];
+		const Mu__GresHave *now = said->gres[g];
+		if (!same_entry(have, now) || now->n_unit != have->count)
+			continue;
+		for (uint32_t u = 0; u < now->n_unit; u++) {
+			const Mu__GresUnit *unit = now->unit[u];
+			const char *old = u < have->n_unit ? have->unit[u]->fault : NULL;
+			if (!unit->fault || !*unit->fault || sch__same(old, unit->fault))
+				continue;
+			const char *what =
+			    mu_arena_printf(ev->arena, "%s %u (%s): %s", have->name, have->first_index + u,
+					    unit->uuid ? unit->uuid : "no UUID", unit->fault);
+			tell_holders(ev, n, g, have->first_index + u, what);
+			all = all ? mu_arena_printf(ev->arena, "%s; %s", all, what) : what;
+		}
+		units_take(have, now);
+	}
+	return all;
 }
 
 /* Only for a node on which nothing is held: its room is made anew. A node with jobs keeps what it has. */

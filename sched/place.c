@@ -281,15 +281,14 @@ static void near_cpus(const struct sch_node *n, const Mu__AllocNode *row, struct
 {
 	for (size_t i = 0; i < row->n_gres; i++) {
 		uint32_t entry = sch__gres_entry(n, row->gres[i]);
-		const char *cores = entry != UINT32_MAX ? n->row->gres[entry]->cores : NULL;
-		struct mu_bits core = {0};
-		if (cores && *cores && mu_bits_parse(&core, cores, SCH_CPUS_PER_NODE - 1) == 0)
-			for (uint32_t c = mu_bits_next(&core, 0); c != UINT32_MAX;
-			     c = mu_bits_next(&core, c + 1))
-				for (uint32_t t = 0; t < sch__tpc(n) && c * sch__tpc(n) + t < n->row->cpus;
-				     t++)
-					mu_bits_set(ret, c * sch__tpc(n) + t);
-		mu_bits_free(&core);
+		const Mu__GresHave *have = entry != UINT32_MAX ? n->row->gres[entry] : NULL;
+		if (!have)
+			continue;
+		for (size_t k = 0; k < row->gres[i]->n_index; k++)
+			sch__near_cpus(n, sch__unit_cores(have, row->gres[i]->index[k] - have->first_index),
+				       ret);
+		if (!row->gres[i]->n_index)
+			sch__near_cpus(n, have->cores, ret);
 	}
 }
 
@@ -311,7 +310,7 @@ static void cut_cpus(const struct sch_need *need, const struct sch_pick *pick, c
 }
 
 static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r, size_t entry,
-			      uint64_t count, struct mu_arena *arena)
+			      uint64_t count, uint64_t cpus, struct mu_arena *arena)
 {
 	const Mu__GresHave *have = n->row->gres[entry];
 	Mu__GresGot *got = mu_arena_alloc(arena, sizeof(*got));
@@ -322,6 +321,10 @@ static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r
 	if (!have->n_file && have->count > SCH_CPUS_PER_NODE)
 		return got; /* A bare counter without units. */
 	got->index = mu_arena_alloc(arena, count * sizeof(got->index[0]));
+	if (sch__units_choose(n, r, (uint32_t)entry, count, cpus, got->index)) {
+		got->n_index = count;
+		return got;
+	}
 	for (uint32_t u = 0; u < have->count && got->n_index < count; u++)
 		if (!mu_bits_test(&r->gres[entry].used, u))
 			got->index[got->n_index++] = have->first_index + u;
@@ -364,11 +367,13 @@ static void cut_gres(const struct sch_need *need, const struct sch_pick *pick, c
 {
 	const struct sch_node *n = pick->node;
 	uint64_t taken[SCH_GRES_PER_NODE] = {0};
+	uint64_t units = units_of(need, pick), step = step_of(need, n);
+	uint64_t cpus = units < SCH_CPUS_PER_NODE ? units * step : SCH_CPUS_PER_NODE;
 	share_gres(need, pick, r, taken);
 	row->gres = mu_arena_alloc(arena, (n->row->n_gres + 1) * sizeof(row->gres[0]));
 	for (size_t g = 0; g < n->row->n_gres; g++)
 		if (taken[g])
-			row->gres[row->n_gres++] = cut_entry(n, r, g, taken[g], arena);
+			row->gres[row->n_gres++] = cut_entry(n, r, g, taken[g], cpus, arena);
 }
 
 static uint64_t mem_of(const struct sch_need *need, const struct sch_pick *pick, uint32_t cpus)

@@ -57,6 +57,7 @@ static void run_row(const struct sch_run *run, Mu__JobRow *row, struct mu_arena 
 	row->node_list = (char *)sch__text(run->node_list);
 	row->batch_host = (char *)sch__text(run->batch_host);
 	row->end_detail = (char *)sch__text(run->end_detail);
+	row->system_comment = (char *)sch__text(run->note);
 	SCH_SET(row, node_count, run->alloc_count);
 	SCH_SET(row, exit_code, run->exit_code);
 	SCH_SET(row, exit_signal, run->exit_signal);
@@ -210,6 +211,7 @@ static void run_free(struct sch_state *st, struct sch_run *run)
 	sch__str_drop(st, &run->node_list);
 	sch__str_drop(st, &run->batch_host);
 	sch__str_drop(st, &run->end_detail);
+	sch__str_drop(st, &run->note);
 	mu_pool_put(&st->run_pool, run);
 }
 
@@ -260,6 +262,7 @@ static int load_run(struct sch_state *st, struct sch_job *j, const Mu__JobRow *r
 	run->node_list = sch__str(st, row->node_list);
 	run->batch_host = sch__str(st, row->batch_host);
 	run->end_detail = sch__str(st, row->end_detail);
+	run->note = sch__str(st, row->system_comment);
 	run->exit_code = row->exit_code;
 	run->exit_signal = row->exit_signal;
 	run->derived_code = row->derived_code;

@@ -115,7 +115,7 @@ struct sch_run {
 	uint32_t alloc_count, open; /* open: neither released nor lost */
 	struct sch_alloc *left;	    /* held by earlier attempts on lost nodes */
 	uint32_t left_count;
-	struct sch_str *node_list, *batch_host, *end_detail;
+	struct sch_str *node_list, *batch_host, *end_detail, *note; /* note: JobRow.system_comment */
 	int32_t exit_code, exit_signal, derived_code, derived_signal;
 	uint32_t pending_signal, signal_flags, signal_step;
 	bool signal_has_step;
@@ -440,6 +440,16 @@ struct sch_want;
 int sch__want_gpus(const Mu__JobSpec *spec, struct sch_want *ret, struct mu_err *err);
 uint64_t sch__gpus_total(const Mu__JobSpec *spec, const struct sch_want *want);
 bool sch__grows(const Mu__JobSpec *spec, const struct sch_want *want);
+/* Cores near unit UNIT of HAVE, as text; NULL where nobody said. */
+const char *sch__unit_cores(const Mu__GresHave *have, uint32_t unit);
+/* Adds the CPUs of CORES ("0-3", may be NULL) to RET. */
+void sch__near_cpus(const struct sch_node *n, const char *cores, struct mu_bits *ret);
+/* Which COUNT free units of an entry go best together, for a job with CPUS CPUs on the node: most links among
+ * them, then most free CPUs near them, then fewest places, then fewest links to what stays free, then the
+ * lowest. Their indexes into RET, ascending. False: nothing is known of the units, or they are too many to
+ * choose. */
+bool sch__units_choose(const struct sch_node *n, const struct sch_room *r, uint32_t entry, uint64_t count,
+		       uint64_t cpus, uint32_t *ret);
 
 /* shape.c */
 /* All of a shape but its lists and texts. */
@@ -469,10 +479,16 @@ void sch__pass_clear(struct sch_state *st);	      /* no unfinished pass */
 void sch__pass_restart(struct sch_state *st);	      /* the same, and a new one is wanted */
 int64_t sch__min_job_age(const struct sch_state *st); /* microseconds */
 
+/* evolve_attempt.c: by the node's own word it takes no more work */
+void sch__node_drain(struct sch_ev *ev, struct sch_node *n, const char *reason);
+
 /* inventory.c */
 bool sch__inventory_same(const struct sch_node *n, const Mu__NodeConf *c);
 void sch__inventory_set(struct sch_node *n, const Mu__NodeRow *said);
 void sch__inventory_first_index(Mu__NodeRow *row);
+/* Takes over what the node says of its devices, also while jobs hold them. Those that are newly at fault, as
+ * one text in EV's arena, or NULL; jobs that hold one are told. */
+const char *sch__inventory_faults(struct sch_ev *ev, struct sch_node *n, const Mu__NodeRow *said);
 const char *sch__inventory_short(const struct sch_node *n, const Mu__NodeRow *said, struct mu_arena *arena);
 
 /* merge.c */
@@ -508,7 +524,7 @@ bool sch__reason_settled(uint32_t reason);
 void sch__due_set(struct sch_state *st, struct sch_job *j);
 void sch__due_clear(struct sch_state *st, struct sch_job *j);
 int64_t sch__job_end_usec(const struct sch_job *j); /* expected end of a running job; INT64_MAX: none */
-void sch__due_again(struct sch_state *st); /* all, after a new configuration */
+void sch__due_again(struct sch_state *st);	    /* all, after a new configuration */
 void sch__tomb_in(struct sch_state *st, struct sch_job *j);
 void sch__tomb_out(struct sch_state *st, struct sch_job *j);
 /* Forgets the job that ended longest ago, when that is not after ENDED_UNTIL_USEC and nothing refers to it.

@@ -85,6 +85,7 @@ static const char *job_value(struct story *s, const Mu__JobRow *j, const char *k
 		 {"id", mu_arena_printf(&s->arena, "%u", j->id)},
 		 {"tasks", task_list(s, j)},
 		 {"resv", j->reservation ? j->reservation : "none"},
+		 {"note", j->system_comment ? j->system_comment : "none"},
 		 {"want", j->spec->reservation ? j->spec->reservation : "none"},
 		 {"name", j->spec->name ? j->spec->name : "none"}};
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)

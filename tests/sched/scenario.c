@@ -11,11 +11,13 @@
  *   end JOB [exit=N] [signal=N] [oom=N]                         the batch script ends and every node has
  * released report JOB NODE [batch] [exit=N] [signal=N] [cause=WORD] [detail=TEXT] [released] [attempt=N] node
  * n1 down|drain|resume|undrain|fail|idle [reason=TEXT] [fenced] · node n1 register|reboot [cpus=N]
- * [held=JOB.ATTEMPT] node n1 fenced · node n1 weight=N · node n1 feature=a,b cancel JOB[,JOB] · signal JOB
- * NUMBER · hold JOB · release JOB · requeue JOB [hold] · update JOB <sbatch words>   user=NAME op part NAME
- * State=DOWN ...                                    scontrol update PartitionName= again the last request is
- * sent once more, with its id refused CODE <act>                                          the act is refused
- * with that error show queue|nodes|jobs|orders NODE expect job N key=value ... · expect node NAME key=value
+ * [held=JOB.ATTEMPT] [group=G link=L] [fault=INDEX:TEXT]      its first gres: devices G by G joined by L
+ * links and near to a share of the cores; one at fault              node n1 fenced · node n1 weight=N · node
+ * n1 feature=a,b cancel JOB[,JOB] · signal JOB NUMBER · hold JOB · release JOB · requeue JOB [hold] · update
+ * JOB <sbatch words>   user=NAME op part NAME State=DOWN ...                                    scontrol
+ * update PartitionName= again the last request is sent once more, with its id refused CODE <act> the act is
+ * refused with that error show queue|nodes|jobs|orders NODE expect job N key=value ... · expect node NAME
+ * key=value
  * ... · expect count jobs|starts_void|voided=N · expect orders NODE JOB.ATTEMPT:run|end
  *
  *   account NAME [parent=P] [fairshare=N] [qos=LIST] [coordinator=LIST] <limits> [by=USER]
@@ -226,6 +228,38 @@ static Mu__Config *parse_conf(struct story *s)
 	return c;
 }
 
+/* Devices of the node's first gres, in groups with links and cores of their own. */
+static Mu__GresHave **devices(struct story *s, const Mu__NodeRow *row, char **word)
+{
+	Mu__GresHave **list = mu_arena_alloc(&s->arena, row->n_gres * sizeof(*list));
+	Mu__GresHave *have = mu_arena_dup(&s->arena, row->gres[0], sizeof(*have));
+	uint32_t count = (uint32_t)have->count, group = (uint32_t)number(word, "group", count);
+	uint32_t cores = row->sockets * row->cores_per_socket, share = cores * group / count;
+	const char *fault = story_value(word, "fault");
+	memcpy(list, row->gres, row->n_gres * sizeof(*list));
+	list[0] = have;
+	have->unit = mu_arena_alloc(&s->arena, count * sizeof(*have->unit));
+	have->file = mu_arena_alloc(&s->arena, count * sizeof(*have->file));
+	have->n_unit = have->n_file = count;
+	for (uint32_t i = 0; i < count; i++) {
+		Mu__GresUnit *u = have->unit[i] = mu_arena_alloc(&s->arena, sizeof(*u));
+		mu__gres_unit__init(u);
+		have->file[i] = mu_arena_printf(&s->arena, "/dev/nvidia%u", i);
+		u->uuid = mu_arena_printf(&s->arena, "GPU-%u", i);
+		u->cores =
+		    mu_arena_printf(&s->arena, "%u-%u", i / group * share, i / group * share + share - 1);
+		u->n_link = count;
+		u->link = mu_arena_alloc(&s->arena, count * sizeof(*u->link));
+		for (uint32_t k = 0; k < count; k++)
+			u->link[k] = i == k		      ? -1
+				     : i / group == k / group ? (int32_t)number(word, "link", 0)
+							      : 0;
+		if (fault && strtoul(fault, NULL, 10) == i)
+			u->fault = mu_arena_strdup(&s->arena, strchr(fault, ':') + 1);
+	}
+	return list;
+}
+
 static bool registers(struct story *s, const char *name, const char *boot, char **word)
 {
 	const Mu__NodeRow *row = sch_node(s->h.st, name);
@@ -245,7 +279,7 @@ static bool registers(struct story *s, const char *name, const char *boot, char 
 	SET(n, real_memory_mib, number(word, "mem", row->real_memory_mib));
 	SET(n, tmp_disk_mib, row->tmp_disk_mib);
 	n->n_gres = row->n_gres;
-	n->gres = row->gres;
+	n->gres = row->n_gres && story_value(word, "group") ? devices(s, row, word) : row->gres;
 	n->has_boot_id = 1;
 	n->boot_id.data = (uint8_t *)boot;
 	n->boot_id.len = strlen(boot);
