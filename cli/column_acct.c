@@ -109,6 +109,10 @@ GET(admin_comment)
 {
 	text(out, is_step(c) ? "" : SPEC->admin_comment);
 }
+GET(system_comment)
+{
+	text(out, is_step(c) ? "" : c->job->system_comment);
+}
 GET(comment)
 {
 	text(out, is_step(c) ? "" : SPEC->comment);
@@ -554,6 +558,11 @@ static void put_measure(const struct cli_cell *c, struct mu_buf *out, uint32_t k
 		put_megabytes(out, value);
 }
 
+static bool is_gpu(uint32_t kind)
+{
+	return kind == MU_MEASURE_GPU_UTIL || kind == MU_MEASURE_GPU_MEM;
+}
+
 /* "cpu=00:00:01,energy=0,fs/disk=2012,mem=5188K,pages=0,vmem=148528K", or nodes, or tasks, in their place. */
 static void put_usage(const struct cli_cell *c, struct mu_buf *out, bool in, enum pick p)
 {
@@ -563,6 +572,8 @@ static void put_usage(const struct cli_cell *c, struct mu_buf *out, bool in, enu
 	} row[] = {{"cpu", MU_MEASURE_CPU, 0},
 		   {"energy", UINT32_MAX, UINT32_MAX},
 		   {"fs/disk", MU_MEASURE_READ, MU_MEASURE_WRITE},
+		   {"gres/gpumem", MU_MEASURE_GPU_MEM, 0},
+		   {"gres/gpuutil", MU_MEASURE_GPU_UTIL, 0},
 		   {"mem", MU_MEASURE_MEM, 0},
 		   {"pages", MU_MEASURE_PAGES, 0},
 		   {"vmem", MU_MEASURE_VMEM, 0}};
@@ -574,13 +585,15 @@ static void put_usage(const struct cli_cell *c, struct mu_buf *out, bool in, enu
 
 		if (!kind || (kind != UINT32_MAX && !find_measure(c, kind, &m)))
 			continue;
+		if (is_gpu(kind) && !mu_usage_measure(usage(c), kind))
+			continue;
 		mu_buf_printf(out, "%s%s=", first ? "" : ",", row[i].name);
 		first = false;
 		if (is_place(p))
 			put_place(c, out, &m, p);
 		else if (kind == MU_MEASURE_CPU)
 			put_span(out, (int64_t)(picked(c, &m, p) / 1000000));
-		else if (kind == MU_MEASURE_MEM || kind == MU_MEASURE_VMEM)
+		else if (kind == MU_MEASURE_MEM || kind == MU_MEASURE_VMEM || kind == MU_MEASURE_GPU_MEM)
 			mu_buf_printf(out, "%" PRIu64 "K", picked(c, &m, p) / 1024);
 		else
 			mu_buf_printf(out, "%" PRIu64, picked(c, &m, p));

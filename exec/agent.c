@@ -30,7 +30,7 @@
 #include "proto/pb.h"
 #include "proto/version.h"
 
-enum { FIXED_SLOTS = 4, RETRY_CONNECT_USEC = 100000, LOOP_MAX_MSEC = 60000, CONF_FILE_MAX = 16 << 20 };
+enum { FIXED_SLOTS = 5, RETRY_CONNECT_USEC = 100000, LOOP_MAX_MSEC = 60000, CONF_FILE_MAX = 16 << 20 };
 
 #ifndef MU_SYSCONFDIR
 #define MU_SYSCONFDIR "/etc"
@@ -47,6 +47,8 @@ static void usage(FILE *to)
 		    "  -D            stay in the foreground, messages on standard error\n"
 		    "  -v            say more; twice: debug messages\n"
 		    "  -c            end and forget whatever the spool holds\n"
+		    "  -C            print this host as a NodeName line, and end\n"
+		    "  -G            print the devices of this node's gres.conf as they were found, and end\n"
 		    "  -f FILE       configuration file\n"
 		    "  -N NODE       be this node; else the one named like this host\n"
 		    "  --emulate     be the node as configured, on fewer CPUs (local clusters and tests)\n"
@@ -58,13 +60,14 @@ static void usage(FILE *to)
 
 static void read_options(struct agent *a, int argc, char **argv)
 {
-	enum { EMULATE = 256, SHEPHERD };
+	enum { EMULATE = 256, SHEPHERD, WATCH_GPUS };
 	static const struct option longs[] = {{"emulate", no_argument, NULL, EMULATE},
 					      {"shepherd", required_argument, NULL, SHEPHERD},
+					      {"watch-gpus", required_argument, NULL, WATCH_GPUS},
 					      {"help", no_argument, NULL, 'h'},
 					      {"version", no_argument, NULL, 'V'},
 					      {0}};
-	for (int c; (c = getopt_long(argc, argv, "Dvcf:N:hV", longs, NULL)) != -1;)
+	for (int c; (c = getopt_long(argc, argv, "DvcCGf:N:hV", longs, NULL)) != -1;)
 		switch (c) {
 		case 'D':
 			a->foreground = true;
@@ -74,6 +77,12 @@ static void read_options(struct agent *a, int argc, char **argv)
 			break;
 		case 'c':
 			a->clean = true;
+			break;
+		case 'C':
+			a->print_node = true;
+			break;
+		case 'G':
+			a->print_gres = true;
 			break;
 		case 'f':
 			a->conf_option = optarg;
@@ -87,6 +96,8 @@ static void read_options(struct agent *a, int argc, char **argv)
 		case SHEPHERD:
 			snprintf(a->shepherd, sizeof a->shepherd, "%s", optarg);
 			break;
+		case WATCH_GPUS: /* the agent started itself: exec/gpu.h */
+			exit(exe_gpu_watch(optarg, EXE_GPU_FD));
 		case 'h':
 			usage(stdout);
 			exit(0);
@@ -422,7 +433,7 @@ static void reap(struct agent *a)
 	int status;
 	for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
 		struct agent_attempt *t;
-		if (agent_prog_reaped(a, pid, status))
+		if (agent_gpu_reaped(a, pid) || agent_prog_reaped(a, pid, status))
 			continue;
 		struct agent_step *s = step_of_pid(a, pid, &t);
 		if (!s)
@@ -493,6 +504,8 @@ static int timeout_msec(struct agent *a)
 	due = other < due ? other : due;
 	other = agent_prog_due(a);
 	due = other < due ? other : due;
+	other = agent_gpu_due(a);
+	due = other < due ? other : due;
 	for (struct agent_attempt *t = a->attempt; t; t = t->next)
 		for (struct agent_step *s = t->step; s; s = s->next)
 			if (!s->ended && s->pid < 0 && s->control < 0 && now + RETRY_CONNECT_USEC < due)
@@ -549,6 +562,7 @@ static void turn(struct agent *a, struct slots *p)
 	p->fd[1] = (struct pollfd){a->wake_fd, POLLIN, 0};
 	p->fd[2] = (struct pollfd){a->listener, POLLIN, 0};
 	p->fd[3] = (struct pollfd){a->tcp_listener, POLLIN, 0};
+	p->fd[4] = (struct pollfd){a->gpu.fd, POLLIN, 0};
 	size_t clients = agent_step_watch(a, p->fd + FIXED_SLOTS, AGENT_CLIENTS_MAX + AGENT_HOLDERS_MAX);
 	size_t end = watch_controls(a, p, FIXED_SLOTS + clients);
 	if (poll(p->fd, end, timeout_msec(a)) < 0 && errno != EINTR)
@@ -564,11 +578,55 @@ static void turn(struct agent *a, struct slots *p)
 		agent_step_accept_tcp(a);
 	if (p->fd[0].revents)
 		take_signals(a);
+	if (p->fd[4].revents)
+		agent_gpu_serve(a);
 	retry_controls(a);
 	agent_look_turn(a);
 	agent_attempts_timer(a);
 	agent_prog_timer(a);
+	agent_gpu_timer(a);
 	agent_cluster_turn(a);
+}
+
+static void take_stock(struct agent *a)
+{
+	struct mu_err err = {0};
+	if (exe_inventory_take(a->conf, a->emulate, mu_conf_get(a->config, "TmpFS", "/tmp"),
+			       agent_gpu_start(a), &a->inventory, &err))
+		diag_fatal("%s", err.text);
+}
+
+/* -C needs no configuration; what a file says of this host is not asked. */
+static void print_node(void)
+{
+	static struct exe_inventory inv;
+	Mu__NodeConf conf = MU__NODE_CONF__INIT;
+	MU_CLEANUP(mu_buf_free) struct mu_buf gpus = {0};
+	struct mu_err err = {0};
+	char host[256];
+	static const char *const how[] = {"nvml", "nvidia", "rsmi"};
+	host_name(host);
+	if (exe_inventory_take(&conf, false, "/tmp", NULL, &inv, &err))
+		diag_fatal("%s", err.text);
+	printf("NodeName=%s CPUs=%u Boards=1 SocketsPerBoard=%u CoresPerSocket=%u ThreadsPerCore=%u "
+	       "RealMemory=%llu",
+	       host, inv.cpus, inv.sockets, inv.cores_per_socket, inv.threads_per_core,
+	       (unsigned long long)inv.real_memory_mib);
+	for (size_t i = 0; i < sizeof how / sizeof *how && gpus.len == 0; i++) {
+		struct mu_arena arena = {0};
+		Mu__GpuReport cards = MU__GPU_REPORT__INIT;
+		if (exe_gpu_source_find(how[i])->open(exe_gpu_root(), &arena, &cards, &err) == 0)
+			agent_gpu_counts(&cards, &gpus);
+		if (gpus.len)
+			printf(" Gres=%s\nFound %s with AutoDetect=%s (a part of a GPU's name may be used "
+			       "instead)",
+			       (char *)gpus.data, (char *)gpus.data, how[i]);
+		mu_arena_free(&arena);
+	}
+	int64_t up = exe_boot_usec() / 1000000;
+	printf("\nUpTime=%lld-%02d:%02d:%02d\n", (long long)(up / 86400), (int)(up / 3600 % 24),
+	       (int)(up / 60 % 60), (int)(up % 60));
+	exe_inventory_free(&inv);
 }
 
 static void start(struct agent *a)
@@ -579,10 +637,9 @@ static void start(struct agent *a)
 	load_keys(a);
 	find_shepherd(a);
 	open_spool(a);
-	if (exe_cgroup_probe(&a->host, &err) ||
-	    exe_inventory_take(a->conf, a->emulate, mu_conf_get(a->config, "TmpFS", "/tmp"), &a->inventory,
-			       &err))
+	if (exe_cgroup_probe(&a->host, &err))
 		diag_fatal("%s", err.text);
+	take_stock(a);
 	if (!a->foreground)
 		go_background();
 	write_pid(a, &a->conf_arena, true);
@@ -611,10 +668,22 @@ static void remove_groups(struct agent *a)
 
 int main(int argc, char **argv)
 {
-	static struct agent a = {.listener = -1, .tcp_listener = -1, .spool_dir = -1, .lock_fd = -1};
+	static struct agent a = {
+	    .listener = -1, .tcp_listener = -1, .spool_dir = -1, .lock_fd = -1, .gpu = {.fd = -1}};
 	umask(022);
 	read_options(&a, argc, argv);
 	diag_open("muster-agent", NULL, a.verbose > 1 ? DIAG_DEBUG : a.verbose ? DIAG_VERBOSE : DIAG_INFO, 1);
+	if (a.print_node) {
+		print_node();
+		return 0;
+	}
+	if (a.print_gres) {
+		read_conf(&a);
+		take_stock(&a);
+		agent_gpu_print(&a);
+		agent_gpu_stop(&a);
+		return 0;
+	}
 	start(&a);
 	struct slots p = {.cap = FIXED_SLOTS + AGENT_CLIENTS_MAX + AGENT_HOLDERS_MAX + 64};
 	p.fd = calloc(p.cap, sizeof *p.fd);
@@ -624,6 +693,7 @@ int main(int argc, char **argv)
 		turn(&a, &p);
 	diag_info("muster-agent of node %s stops; %zu attempts go on with their shepherds", a.node,
 		  a.attempt_count);
+	agent_gpu_stop(&a);
 	agent_floor_save(&a);
 	agent_step_close(&a);
 	if (a.attempt_count == 0)

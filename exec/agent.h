@@ -13,6 +13,7 @@
  *   agent_look.c     what the steps here use now, for sstat
  *   agent_mail.c     what a job's owner is told by mail
  *   agent_private.c  folders of a job's own in place of /tmp
+ *   agent_gpu.c      the watcher of GPUs: faults, use
  *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
  * One thread holds all of it; the link threads know only bytes. */
 #ifndef EXEC_AGENT_H
@@ -113,8 +114,8 @@ struct agent_attempt {
 	int64_t blob_since_usec;
 	uint32_t blob_failures;
 	bool steps_changed, report_sent, extern_told;
-	bool of_old_boot;	     /* found in the spool of a node that was off since */
-	bool end_on_disk;	     /* forced there, for nobody else had it */
+	bool of_old_boot; /* found in the spool of a node that was off since */
+	bool end_on_disk; /* forced there, for nobody else had it */
 	bool private_removed;
 	bool prog_running;	     /* its prolog or epilog */
 	Mu__AttemptEnded *early;     /* its end, while something of it is still there; in ARENA */
@@ -131,11 +132,22 @@ struct agent_blob {
 	uint64_t used;	     /* turn at which it was last wanted */
 };
 
+/* The watcher of GPUs, where gres.conf wants them looked for. */
+struct agent_gpu {
+	pid_t pid; /* 0: not ours to wait for */
+	int fd;	   /* -1: none runs */
+	struct stream_reader reader;
+	struct mu_buf whole;		  /* a message so far */
+	const Mu__GpuReport *cards, *now; /* what the first watcher found, and the one that runs */
+	struct mu_arena arena, now_arena;
+	int64_t again_boot_usec;
+};
+
 struct agent {
 	/* What it was started with. */
 	char node[256], cluster[256], conf_path[4096], spool[3072], run_dir[2048], shepherd[4096],
 	    self_dir[4096];
-	bool emulate, foreground, clean;
+	bool emulate, foreground, clean, print_node, print_gres;
 	int verbose;
 	char private_base[2048], private_dirs[1024]; /* "": jobs share the host's folders */
 	bool private_auto;
@@ -148,6 +160,7 @@ struct agent {
 	struct mu_arena live_arena;
 	struct auth_keys keys;
 	struct exe_inventory inventory;
+	struct agent_gpu gpu;
 	struct exe_cgroup_host host;
 	bool fence_devices, limit_cpus, limit_memory;
 	uint32_t kill_wait_sec, heartbeat_sec;
@@ -329,6 +342,17 @@ bool agent_private_remove(struct agent *a, struct agent_attempt *t); /* true: it
 bool agent_look_take(struct agent *a, struct agent_client *c);		  /* true when C stays */
 void agent_look_hear(struct agent_step *s, const struct stream_frame *f); /* a shepherd's answer */
 void agent_look_turn(struct agent *a);					  /* answers what can be answered */
+
+/* agent_gpu.c */
+/* Starts the watcher, if one is wanted, and waits for what it found: NULL where nothing is looked for. */
+const Mu__GpuReport *agent_gpu_start(struct agent *a);
+void agent_gpu_serve(struct agent *a); /* its descriptor has something */
+void agent_gpu_timer(struct agent *a); /* starts it again */
+int64_t agent_gpu_due(const struct agent *a);
+bool agent_gpu_reaped(struct agent *a, pid_t pid);
+void agent_gpu_stop(struct agent *a);
+void agent_gpu_print(const struct agent *a); /* one line for each device of gres.conf */
+void agent_gpu_counts(const Mu__GpuReport *cards, struct mu_buf *out);
 
 /* agent_hold.c */
 /* C becomes a holder of T. 0, or MU_ELIMIT. */

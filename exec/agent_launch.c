@@ -108,7 +108,9 @@ int64_t agent_time_left_sec(const struct agent_attempt *t)
 
 void agent_env_words(const struct agent *a, struct exe_env_words *ret)
 {
-	*ret = (struct exe_env_words){.cluster = a->cluster,
+	*ret = (struct exe_env_words){.inventory = (struct exe_inventory *)&a->inventory,
+				      .open_devices = !a->fence_devices,
+				      .cluster = a->cluster,
 				      .node = a->node,
 				      .conf_path = a->conf_path,
 				      .propagate = mu_conf_get(a->live, "PropagateResourceLimits", NULL),

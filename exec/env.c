@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "proto/array.h"
+#include "proto/conf.h"
 
 struct env_list {
 	struct mu_arena *arena;
@@ -82,18 +83,82 @@ static const char *fold_counts(struct mu_arena *arena, const Mu__AttemptOrder *o
 	return b.len ? mu_arena_strdup(arena, (char *)b.data) : NULL;
 }
 
-/* The node's indexes of what was given, and their numbers as seen through the fence: 0, 1, ... */
-static const char *gpu_list(struct mu_arena *arena, Mu__GresGot *const *got, size_t count, bool visible,
+static bool is_gpu(const Mu__GresGot *got)
+{
+	return got->name && strcmp(got->name, "gpu") == 0;
+}
+
+/* The node's indexes of what was given. */
+static const char *gpu_list(struct mu_arena *arena, Mu__GresGot *const *got, size_t count,
 			    uint32_t *ret_count)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
 	uint32_t n = 0;
 	for (size_t g = 0; g < count; g++)
-		for (size_t i = 0; got[g]->name && strcmp(got[g]->name, "gpu") == 0 && i < got[g]->n_index;
-		     i++, n++)
-			mu_buf_printf(&b, "%s%u", n ? "," : "", visible ? n : got[g]->index[i]);
+		for (size_t i = 0; is_gpu(got[g]) && i < got[g]->n_index; i++, n++)
+			mu_buf_printf(&b, "%s%u", n ? "," : "", got[g]->index[i]);
 	*ret_count = n;
 	return n ? mu_arena_strdup(arena, (char *)b.data) : NULL;
+}
+
+/* How the devices are named to a job: as its runtime counts what it sees. */
+enum naming { BY_NUMBER, BY_UUID };
+
+static void put_unit(struct mu_buf *b, const struct exe_unit *u, const struct exe_env_words *w,
+		     enum naming naming, uint32_t seen, uint32_t index)
+{
+	const char *comma = b->len ? "," : "";
+	if (naming == BY_UUID)
+		mu_buf_printf(b, "%s%s", comma, u->card->uuid);
+	else if (!w->open_devices)
+		mu_buf_printf(b, "%s%u", comma, seen);
+	else
+		mu_buf_printf(b, "%s%u", comma, u && u->card ? u->card->number : index);
+}
+
+/* The units with ENV among what was given; NULL where there is none. The fence leaves only these to be
+ * counted: 0, 1, ... */
+static const char *visible(struct mu_arena *arena, const struct exe_env_words *w, Mu__GresGot *const *got,
+			   size_t count, uint32_t env, enum naming naming)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf b = {0};
+	uint32_t seen = 0;
+	for (size_t g = 0; g < count; g++)
+		for (size_t i = 0; is_gpu(got[g]) && i < got[g]->n_index; i++) {
+			const struct exe_unit *u =
+			    w->inventory ? exe_inventory_unit(w->inventory, "gpu", got[g]->index[i]) : NULL;
+			if (u && !(u->env & env))
+				continue;
+			if (naming == BY_UUID && !(u && u->card && u->card->uuid))
+				return NULL;
+			put_unit(&b, u, w, naming, seen++, got[g]->index[i]);
+		}
+	return b.len ? mu_arena_strdup(arena, (char *)b.data) : NULL;
+}
+
+static bool has_parts(const struct exe_env_words *w, Mu__GresGot *const *got, size_t count)
+{
+	for (size_t g = 0; w->inventory && g < count; g++)
+		for (size_t i = 0; is_gpu(got[g]) && i < got[g]->n_index; i++) {
+			const struct exe_unit *u = exe_inventory_unit(w->inventory, "gpu", got[g]->index[i]);
+			if (u && u->card && u->card->mig)
+				return true;
+		}
+	return false;
+}
+
+/* Parts of a card have no numbers. A container's runtime is outside of the fence: to it a UUID says it all.
+ */
+static void fill_visible(struct exe_env_words *w, Mu__GresGot *const *got, size_t count,
+			 struct mu_arena *arena)
+{
+	enum naming cuda = has_parts(w, got, count) ? BY_UUID : BY_NUMBER;
+	w->gpus_cuda = visible(arena, w, got, count, MU_GPU_ENV_NVIDIA, cuda);
+	w->gpus_nvidia = visible(arena, w, got, count, MU_GPU_ENV_NVIDIA, BY_UUID);
+	w->gpus_nvidia = w->gpus_nvidia ? w->gpus_nvidia : w->gpus_cuda;
+	w->gpus_rocr = visible(arena, w, got, count, MU_GPU_ENV_AMD, BY_NUMBER);
+	w->gpus_ze = visible(arena, w, got, count, MU_GPU_ENV_INTEL, BY_NUMBER);
+	w->gpus_ordinal = visible(arena, w, got, count, MU_GPU_ENV_OPENCL, BY_NUMBER);
 }
 
 static const char *hint(const Mu__JobSpec *spec, const char *name)
@@ -165,13 +230,13 @@ static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const
 	w->umask = mu_arena_printf(arena, "%04o", o->spec->has_umask ? o->spec->umask : 022);
 	if (o->has_array_task)
 		fill_array(w, o);
-	if (o->here)
-		w->gpus = gpu_list(arena, o->here->gres, o->here->n_gres, false, &w->gpu_count);
-	if (o->here)
-		w->gpus_visible = gpu_list(arena, o->here->gres, o->here->n_gres, true, &ignored);
+	if (o->here) {
+		w->gpus = gpu_list(arena, o->here->gres, o->here->n_gres, &w->gpu_count);
+		fill_visible(w, o->here->gres, o->here->n_gres, arena);
+	}
 	if (step && step->n_gres) {
-		w->step_gpus = gpu_list(arena, step->gres, step->n_gres, false, &ignored);
-		w->gpus_visible = gpu_list(arena, step->gres, step->n_gres, true, &ignored);
+		w->step_gpus = gpu_list(arena, step->gres, step->n_gres, &ignored);
+		fill_visible(w, step->gres, step->n_gres, arena);
 	}
 	if (step) {
 		w->step_ntasks = step->step_ntasks ? step->step_ntasks : (uint32_t)step->n_task;

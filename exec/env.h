@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "exec/inventory.h"
 #include "exec/shepherd.pb-c.h"
 #include "proto/base/arena.h"
 #include "proto/base/buf.h"
@@ -20,9 +21,12 @@ struct exe_env_words {
 	const char *propagate, *propagate_except; /* PropagateResourceLimits...; NULL: all, and none */
 	uint32_t
 	    *ret_defaults; /* NULL, or how many entries at the end only fill gaps: HOME, SHELL, PATH ... */
+	struct exe_inventory *inventory; /* NULL: nothing is known of the devices */
+	bool open_devices; /* jobs see every device of the node: theirs are named by the node's numbers */
 	/* Filled by exe_env_build. */
 	const char *cpus_per_node, *tasks_per_node, *submit_dir, *umask;
-	const char *gpus, *gpus_visible, *step_gpus, *step_gtids;
+	const char *gpus, *step_gpus, *step_gtids;
+	const char *gpus_cuda, *gpus_nvidia, *gpus_rocr, *gpus_ordinal, *gpus_ze;
 	const char *tres_per_task, *distribution, *plane_size;
 	uint32_t step_ntasks;
 	const char *step_tasks_per_node;

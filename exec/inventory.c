@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 
 #include "proto/base/bits.h"
+#include "proto/conf.h"
 
 /* Nodes that go with a device of the name's kind. */
 static const struct {
@@ -150,43 +152,222 @@ static uint32_t units_of(const struct exe_inventory *inv, const char *name)
 	return n;
 }
 
-static int take_gres(struct exe_inventory *inv, const Mu__GresConf *g, struct mu_err *err)
+char *exe_gpu_type(const char *product, struct mu_arena *arena)
 {
-	const char *name = g->name ? g->name : "", *type = g->type ? g->type : "";
-	uint32_t first = units_of(inv, name);
-	uint64_t count = g->n_file ? g->n_file : g->count;
-	Mu__GresHave *have = mu_arena_alloc(&inv->arena, sizeof *have);
-	mu__gres_have__init(have);
-	/* A counter (licences of a tool, bandwidth) may be large; only what has a device is kept unit by
-	 * unit. */
-	for (size_t i = 0; i < g->n_file; i++) {
-		if (inv->unit_count == EXE_GRES_UNITS_MAX)
-			return mu_fail(err, MU_ELIMIT, "more than %d gres devices on one node",
-				       EXE_GRES_UNITS_MAX);
-		struct exe_unit *u = &inv->unit[inv->unit_count];
-		int code = take_device(g->file[i], &u->device, err);
+	char *type = mu_arena_strdup(arena, product ? product : "gpu");
+	for (char *p = type; *p; p++)
+		*p = *p == ' ' ? '_' : *p >= 'A' && *p <= 'Z' ? (char)(*p + 'a' - 'A') : *p;
+	return type;
+}
+
+/* The cluster's cores whose CPUs are in CPUS, the host's numbers. An emulated node's are taken as they are.
+ */
+static char *nearest_cores(struct exe_inventory *inv, const char *cpus)
+{
+	struct mu_bits near = {0}, cores = {0};
+	if (!cpus || mu_bits_parse(&near, cpus, EXE_CPUS_MAX))
+		return NULL;
+	for (uint32_t k = 0; k < inv->cpus; k++)
+		if (mu_bits_test(&near, inv->emulated ? k : inv->host_cpu[k]))
+			mu_bits_set(&cores, k / inv->threads_per_core);
+	size_t len = mu_bits_print(&cores, NULL, 0);
+	char *text = mu_arena_alloc(&inv->arena, len + 1);
+	mu_bits_print(&cores, text, len + 1);
+	mu_bits_free(&near);
+	mu_bits_free(&cores);
+	return *text ? text : NULL;
+}
+
+static Mu__GresUnit *unit_row(struct exe_inventory *inv, const Mu__GpuCard *c)
+{
+	Mu__GresUnit *row = mu_arena_alloc(&inv->arena, sizeof *row);
+	mu__gres_unit__init(row);
+	row->uuid = c->uuid;
+	row->pci = c->pci;
+	row->product = c->product;
+	row->has_mem_mib = c->has_mem_mib;
+	row->mem_mib = c->mem_mib;
+	row->cores = nearest_cores(inv, c->cpus);
+	row->n_file = c->n_file > 1 ? c->n_file - 1 : 0;
+	row->file = c->file + 1;
+	return row;
+}
+
+static struct exe_unit *add_unit(struct exe_inventory *inv, const char *name, const Mu__GresConf *g,
+				 const char *file, struct mu_err *err)
+{
+	if (inv->unit_count == EXE_GRES_UNITS_MAX) {
+		mu_fail(err, MU_ELIMIT, "more than %d gres devices on one node", EXE_GRES_UNITS_MAX);
+		return NULL;
+	}
+	struct exe_unit *u = &inv->unit[inv->unit_count];
+	u->index = units_of(inv, name);
+	u->name = name;
+	u->type = g->type ? g->type : "";
+	u->file = file;
+	u->env = g->has_env ? g->env : MU_GPU_ENV_ALL;
+	inv->unit_count++;
+	return u;
+}
+
+static int set_card(struct exe_inventory *inv, struct exe_unit *u, const Mu__GpuReport *gpus, uint32_t at,
+		    bool files, struct mu_err *err)
+{
+	u->card = gpus->card[at];
+	u->card_index = at;
+	u->row = unit_row(inv, u->card);
+	for (size_t i = files ? 0 : u->device_count; i < u->card->n_file && i < EXE_GPU_FILES; i++) {
+		char path[4096];
+		snprintf(path, sizeof path, "%s%s", exe_gpu_root(), u->card->file[i]);
+		int code = take_device(path, &u->device[i], err);
 		if (code)
 			return code;
-		u->name = name;
-		u->type = type;
-		u->file = g->file[i];
-		u->index = first + (uint32_t)i;
-		inv->unit_count++;
+		u->device_count = i + 1;
 	}
+	return 0;
+}
+
+static bool is_given(const struct exe_inventory *inv, uint32_t card)
+{
+	for (size_t i = 0; i < inv->unit_count; i++)
+		if (inv->unit[i].card && inv->unit[i].card_index == card)
+			return true;
+	return false;
+}
+
+/* A type of the configuration is a part of the card's own. */
+static bool is_type(struct exe_inventory *inv, const Mu__GpuCard *c, const char *type)
+{
+	return !type || !*type || strcasestr(exe_gpu_type(c->product, &inv->arena), type);
+}
+
+/* The cards that the configuration counts, as many as there are. */
+static int take_detected(struct exe_inventory *inv, const Mu__GresConf *g, const Mu__GpuReport *gpus,
+			 Mu__GresHave *have, struct mu_err *err)
+{
+	have->count = 0;
+	have->file = mu_arena_alloc(&inv->arena, (gpus->n_card + 1) * sizeof *have->file);
+	/* Whole cards first: the name of a part has its card's in it. */
+	for (uint32_t i = 0; i < 2 * gpus->n_card && have->count < g->count; i++) {
+		uint32_t at = i % (uint32_t)gpus->n_card;
+		const Mu__GpuCard *c = gpus->card[at];
+		if (is_given(inv, at) || !c->n_file || !is_type(inv, c, g->type) ||
+		    (i < gpus->n_card && c->mig))
+			continue;
+		struct exe_unit *u = add_unit(inv, have->name, g, c->file[0], err);
+		int code = u ? set_card(inv, u, gpus, at, true, err) : MU_ELIMIT;
+		if (code)
+			return code;
+		have->file[have->n_file++] = c->file[0];
+		have->count++;
+	}
+	return 0;
+}
+
+/* Devices that the configuration names; of those that were detected too, more is known. */
+static int take_files(struct exe_inventory *inv, const Mu__GresConf *g, const Mu__GpuReport *gpus,
+		      const char *name, struct mu_err *err)
+{
+	for (size_t i = 0; i < g->n_file; i++) {
+		struct exe_unit *u = add_unit(inv, name, g, g->file[i], err);
+		int code = u ? take_device(g->file[i], &u->device[0], err) : MU_ELIMIT;
+		if (code)
+			return code;
+		u->device_count = 1;
+		for (uint32_t at = 0; gpus && at < gpus->n_card && !u->card; at++)
+			if (gpus->card[at]->n_file && !gpus->card[at]->mig &&
+			    strcmp(gpus->card[at]->file[0], g->file[i]) == 0 &&
+			    set_card(inv, u, gpus, at, false, err))
+				return MU_EINVAL;
+	}
+	return 0;
+}
+
+/* The links that gres.conf tells of, file by file. */
+static void told_links(struct exe_inventory *inv, const Mu__GresConf *g, uint32_t first, const char *name)
+{
+	for (size_t i = 0; i < g->n_links && i < g->n_file; i++) {
+		struct exe_unit *u = exe_inventory_unit(inv, name, first + (uint32_t)i);
+		const char *p = g->links[i];
+		if (!u || !p || !*p)
+			continue;
+		if (!u->row) {
+			u->row = mu_arena_alloc(&inv->arena, sizeof *u->row);
+			mu__gres_unit__init(u->row);
+			u->row->cores = g->cores;
+		}
+		u->row->link = mu_arena_alloc(&inv->arena, EXE_GRES_UNITS_MAX * sizeof *u->row->link);
+		u->row->n_link = 0;
+		for (; *p && u->row->n_link < EXE_GRES_UNITS_MAX; p += strcspn(p, ","), p += *p == ',')
+			u->row->link[u->row->n_link++] = (int32_t)strtol(p, NULL, 10);
+	}
+}
+
+/* What is counted by card becomes counted by unit. */
+static void detected_links(struct exe_inventory *inv)
+{
+	for (size_t i = 0; i < inv->unit_count; i++) {
+		struct exe_unit *u = &inv->unit[i];
+		if (!u->card || !u->card->n_link || u->row->n_link)
+			continue;
+		u->row->n_link = units_of(inv, u->name);
+		u->row->link = mu_arena_alloc(&inv->arena, u->row->n_link * sizeof *u->row->link);
+		for (size_t k = 0; k < inv->unit_count; k++) {
+			const struct exe_unit *v = &inv->unit[k];
+			if (v->card && strcmp(v->name, u->name) == 0 && v->card_index < u->card->n_link)
+				u->row->link[v->index] = u->card->link[v->card_index];
+		}
+	}
+}
+
+/* Units in the order of the entries: what is registered says more of them where one is known. */
+static void set_units(struct exe_inventory *inv)
+{
+	for (size_t g = 0; g < inv->gres_count; g++) {
+		Mu__GresHave *have = inv->gres[g];
+		bool known = false;
+		have->unit = mu_arena_alloc(&inv->arena, (have->n_file + 1) * sizeof *have->unit);
+		for (uint32_t k = 0; k < have->n_file; k++) {
+			struct exe_unit *u = exe_inventory_unit(inv, have->name, have->first_index + k);
+			known = known || (u && u->row);
+			if (u && !u->row) {
+				u->row = mu_arena_alloc(&inv->arena, sizeof *u->row);
+				mu__gres_unit__init(u->row);
+			}
+			have->unit[k] = u ? u->row : NULL;
+		}
+		have->n_unit = known ? have->n_file : 0;
+	}
+}
+
+static int take_gres(struct exe_inventory *inv, const Mu__GresConf *g, const Mu__GpuReport *gpus,
+		     struct mu_err *err)
+{
+	const char *name = g->name ? g->name : "";
+	uint32_t first = units_of(inv, name);
+	Mu__GresHave *have = mu_arena_alloc(&inv->arena, sizeof *have);
+	mu__gres_have__init(have);
 	have->name = (char *)name;
 	have->type = g->type;
 	have->has_count = have->has_first_index = 1;
-	have->count = count;
+	have->count = g->n_file ? g->n_file : g->count;
 	have->first_index = first;
 	have->file = g->file;
 	have->n_file = g->n_file;
 	have->cores = g->cores;
 	inv->gres[inv->gres_count++] = have;
-	return 0;
+	/* A counter (licences of a tool, bandwidth) may be large; only what has a device is kept unit by
+	 * unit. */
+	if (gpus && !g->n_file && strcmp(name, "gpu") == 0)
+		return take_detected(inv, g, gpus, have, err);
+	int code = take_files(inv, g, gpus, name, err);
+	if (code == 0)
+		told_links(inv, g, first, name);
+	return code;
 }
 
-int exe_inventory_take(const Mu__NodeConf *conf, bool emulate, const char *tmp_fs, struct exe_inventory *ret,
-		       struct mu_err *err)
+int exe_inventory_take(const Mu__NodeConf *conf, bool emulate, const char *tmp_fs, const Mu__GpuReport *gpus,
+		       struct exe_inventory *ret, struct mu_err *err)
 {
 	memset(ret, 0, sizeof *ret);
 	ret->emulated = emulate;
@@ -200,9 +381,13 @@ int exe_inventory_take(const Mu__NodeConf *conf, bool emulate, const char *tmp_f
 		ret->gres = mu_arena_alloc(&ret->arena, (conf->n_gres + 1) * sizeof *ret->gres);
 	}
 	for (size_t i = 0; code == 0 && i < conf->n_gres; i++)
-		code = take_gres(ret, conf->gres[i], err);
-	if (code)
+		code = take_gres(ret, conf->gres[i], gpus, err);
+	if (code == 0) {
+		detected_links(ret);
+		set_units(ret);
+	} else {
 		exe_inventory_free(ret);
+	}
 	return code;
 }
 
@@ -271,7 +456,7 @@ static size_t add_companions(const char *file, struct exe_device *ret, size_t n,
 	return n;
 }
 
-static const struct exe_unit *find_unit(const struct exe_inventory *inv, const char *name, uint32_t index)
+struct exe_unit *exe_inventory_unit(struct exe_inventory *inv, const char *name, uint32_t index)
 {
 	for (size_t i = 0; i < inv->unit_count; i++)
 		if (inv->unit[i].index == index && strcmp(inv->unit[i].name, name) == 0)
@@ -297,11 +482,12 @@ size_t exe_inventory_devices(const struct exe_inventory *inv, Mu__GresGot *const
 	size_t n = 0;
 	for (size_t g = 0; g < got_count; g++)
 		for (size_t i = 0; i < got[g]->n_index && n < cap; i++) {
-			const struct exe_unit *u =
-			    find_unit(inv, got[g]->name ? got[g]->name : "", got[g]->index[i]);
+			const struct exe_unit *u = exe_inventory_unit(
+			    (struct exe_inventory *)inv, got[g]->name ? got[g]->name : "", got[g]->index[i]);
 			if (!u)
 				continue;
-			ret[n++] = u->device;
+			for (size_t k = 0; k < u->device_count && n < cap; k++)
+				ret[n++] = u->device[k];
 			if (i == 0)
 				n = add_companions(u->file, ret, n, cap);
 		}
@@ -315,7 +501,8 @@ size_t exe_inventory_all_devices(const struct exe_inventory *inv, struct exe_dev
 		const struct exe_unit *u = &inv->unit[i];
 		if (!u->file)
 			continue;
-		ret[n++] = u->device;
+		for (size_t k = 0; k < u->device_count && n < cap; k++)
+			ret[n++] = u->device[k];
 		if (u->index == 0)
 			n = add_companions(u->file, ret, n, cap);
 	}

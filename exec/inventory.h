@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "exec/cgroup.h"
+#include "exec/gpu.h"
 #include "proto/base/arena.h"
 #include "proto/base/buf.h"
 #include "proto/base/err.h"
@@ -20,10 +21,15 @@ enum { EXE_CPUS_MAX = 65536, EXE_GRES_UNITS_MAX = 256 /* of one node, all kinds 
 
 /* One unit of a generic resource. */
 struct exe_unit {
-	const char *name, *type; /* "gpu", "a100" or "" */
-	uint32_t index;		 /* within its name on this node */
-	const char *file;	 /* NULL: a counter without a device */
-	struct exe_device device;
+	const char *name, *type;		 /* "gpu", "a100" or "" */
+	uint32_t index;				 /* within its name on this node */
+	const char *file;			 /* NULL: a counter without a device */
+	struct exe_device device[EXE_GPU_FILES]; /* its own first */
+	size_t device_count;
+	const Mu__GpuCard *card; /* NULL: nothing is known of it */
+	uint32_t card_index;
+	uint32_t env;	   /* MU_GPU_ENV_* */
+	Mu__GresUnit *row; /* as registered; NULL where CARD is */
 };
 
 struct exe_inventory {
@@ -41,10 +47,16 @@ struct exe_inventory {
 	size_t gres_count;
 };
 
-/* Takes stock. CONF is borrowed for as long as RET. A device file of CONF that is missing or is no device is
- * an error that names it. 0, MU_EIO, MU_EINVAL, MU_ELIMIT. */
-int exe_inventory_take(const Mu__NodeConf *conf, bool emulate, const char *tmp_fs, struct exe_inventory *ret,
-		       struct mu_err *err);
+/* Takes stock. CONF and GPUS (what the watcher found; NULL: nothing is looked for) are borrowed for as long
+ * as RET. A device file of CONF that is missing or is no device is an error that names it. Where GPUS is
+ * given, GPUs that CONF counts without a file are the cards whose type is asked for, in their order; too few
+ * of them are no error: the count that is registered is lower. 0, MU_EIO, MU_EINVAL, MU_ELIMIT. */
+int exe_inventory_take(const Mu__NodeConf *conf, bool emulate, const char *tmp_fs, const Mu__GpuReport *gpus,
+		       struct exe_inventory *ret, struct mu_err *err);
+/* "NVIDIA H100 80GB HBM3" as a type: "nvidia_h100_80gb_hbm3". In ARENA. */
+char *exe_gpu_type(const char *product, struct mu_arena *arena);
+/* The unit of NAME with INDEX, or NULL. */
+struct exe_unit *exe_inventory_unit(struct exe_inventory *inv, const char *name, uint32_t index);
 void exe_inventory_free(struct exe_inventory *inv);
 
 /* The fields that a node says of itself, in ROW (borrowed from INV). */

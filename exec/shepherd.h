@@ -22,7 +22,9 @@ enum exe_shepherd_kind {
 	EXE_SHEPHERD_STATE = 68,  /* Mu__StepState with usage */
 	EXE_SHEPHERD_ENDED = 70,  /* shepherd -> agent: step_<s>.end is there; said before srun hears of it */
 	EXE_SHEPHERD_FREEZE = 69, /* u32 1: stop, 0: go on */
-	EXE_SHEPHERD_ATTACH = 71  /* a sattach's connection comes with it (SCM_RIGHTS) */
+	EXE_SHEPHERD_ATTACH = 71, /* a sattach's connection comes with it (SCM_RIGHTS) */
+	EXE_SHEPHERD_SAY = 72,	  /* a line for the job's error output */
+	EXE_SHEPHERD_GPUS = 73	  /* Mu__GpuSample: what processes use of the job's GPUs now */
 };
 
 /* "batch", "extern" or the number. OUT has 16 bytes. */

@@ -174,6 +174,12 @@ static void take_frame(struct shep_step *s, struct shep_peer *p, const struct st
 	case EXE_SHEPHERD_ATTACH:
 		take_watch(s, p);
 		break;
+	case EXE_SHEPHERD_SAY:
+		shep_say(s, "%.*s", (int)f->payload.len, (const char *)f->payload.data);
+		break;
+	case EXE_SHEPHERD_GPUS:
+		shep_usage_gpus(s, f->payload);
+		break;
 	default: /* of a newer agent: nothing that we could do */
 		break;
 	}

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "exec/cgroup.h"
+#include "exec/gpu.pb-c.h"
 #include "exec/shepherd.pb-c.h"
 #include "log/stream.h"
 #include "proto/base/arena.h"
@@ -41,6 +42,7 @@ struct shep_flow {
 
 struct shep_use {
 	uint64_t cpu_usec, rss_kib, vm_kib, pages, read_bytes, write_bytes;
+	uint64_t gpu_percent, gpu_bytes;
 };
 
 struct shep_pmi;
@@ -137,6 +139,8 @@ struct shep_step {
 	int64_t sample_boot_usec, sample_pause_usec;
 	Mu__UsageMeasure measure[MU_MEASURES], *measure_list[MU_MEASURES];
 	uint32_t oom_seen;
+	struct mu_arena gpu_arena;
+	const Mu__GpuSample *gpu; /* what processes use of GPUs, as last told; NULL: nothing was told */
 };
 
 /* shepherd.c */
@@ -150,6 +154,7 @@ void shep_fail(struct shep_step *s, uint32_t cause, const char *detail);
 void shep_usage(struct shep_step *s, Mu__Usage *ret);
 /* Waits for one process that has ended, without blocking, and counts what it used. Its id, or 0. */
 pid_t shep_usage_wait(struct shep_step *s, int *ret_status);
+void shep_usage_gpus(struct shep_step *s, struct mu_view sample); /* the agent's Mu__GpuSample */
 int64_t shep_usage_due(const struct shep_step *s);
 void shep_usage_timer(struct shep_step *s, int64_t now_boot_usec);
 

@@ -11,6 +11,7 @@
 
 #include "exec/shepherd_step.h"
 #include "exec/spool.h"
+#include "proto/pb.h"
 #include "proto/usage.h"
 
 enum { SAMPLE_FIRST_USEC = 20000, SAMPLE_LAST_USEC = 30000000, STAT_FIELDS = 24 };
@@ -74,6 +75,15 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static void look_at_gpus(const struct shep_step *s, pid_t pid, struct shep_use *use)
+{
+	for (size_t i = 0; s->gpu && i < s->gpu->n_process; i++)
+		if (s->gpu->process[i]->pid == (uint32_t)pid) {
+			use->gpu_percent += s->gpu->process[i]->util_percent;
+			use->gpu_bytes += s->gpu->process[i]->mem_bytes;
+		}
+}
+
 static void look_at(void *arg, pid_t pid)
 {
 	struct shep_step *s = arg;
@@ -88,6 +98,7 @@ static void look_at(void *arg, pid_t pid)
 	t->now.vm_kib += f[23] / 1024;
 	t->now.rss_kib += f[24] * (uint64_t)(sysconf(_SC_PAGESIZE) / 1024);
 	add_io(pid, &t->now);
+	look_at_gpus(s, pid, &t->now);
 	if (read_proc(pid, "status", status, sizeof status)) {
 		t->peak.rss_kib = most(t->peak.rss_kib, number_after(status, "VmHWM:"));
 		t->peak.vm_kib = most(t->peak.vm_kib, number_after(status, "VmPeak:"));
@@ -103,7 +114,18 @@ static void sample(struct shep_step *s)
 		struct shep_task *t = &s->task[i];
 		t->peak.rss_kib = most(t->peak.rss_kib, t->now.rss_kib);
 		t->peak.vm_kib = most(t->peak.vm_kib, t->now.vm_kib);
+		t->peak.gpu_percent = most(t->peak.gpu_percent, t->now.gpu_percent);
+		t->peak.gpu_bytes = most(t->peak.gpu_bytes, t->now.gpu_bytes);
 	}
+}
+
+void shep_usage_gpus(struct shep_step *s, struct mu_view bytes)
+{
+	mu_arena_free(&s->gpu_arena);
+	s->gpu =
+	    (Mu__GpuSample *)mu_pb_unpack(&mu__gpu_sample__descriptor, bytes.data, bytes.len, &s->gpu_arena);
+	if (s->gpu)
+		sample(s);
 }
 
 int64_t shep_usage_due(const struct shep_step *s)
@@ -166,6 +188,10 @@ static uint64_t value_of(const struct shep_task *t, uint32_t kind)
 		return most(rss, t->peak.vm_kib * 1024);
 	case MU_MEASURE_PAGES:
 		return t->done.pages + t->now.pages;
+	case MU_MEASURE_GPU_UTIL:
+		return t->peak.gpu_percent;
+	case MU_MEASURE_GPU_MEM:
+		return t->peak.gpu_bytes;
 	case MU_MEASURE_READ:
 		return t->done.read_bytes + t->now.read_bytes;
 	default:
@@ -197,7 +223,9 @@ void shep_usage(struct shep_step *s, Mu__Usage *ret)
 	ret->oom_kills = u.oom_kills;
 	ret->measure = s->measure_list;
 	for (uint32_t kind = 1; kind <= MU_MEASURES; kind++) {
-		Mu__UsageMeasure *m = s->measure_list[kind - 1] = &s->measure[kind - 1];
+		if ((kind == MU_MEASURE_GPU_UTIL || kind == MU_MEASURE_GPU_MEM) && !s->gpu)
+			continue;
+		Mu__UsageMeasure *m = s->measure_list[ret->n_measure] = &s->measure[kind - 1];
 		mu__usage_measure__init(m);
 		m->has_kind = 1;
 		m->kind = kind;

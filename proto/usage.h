@@ -9,13 +9,15 @@
 
 /* UsageMeasure.kind: numbers in the log, never used again. */
 enum mu_measure {
-	MU_MEASURE_CPU = 1,   /* microseconds */
-	MU_MEASURE_MEM = 2,   /* bytes: peak of each task */
-	MU_MEASURE_VMEM = 3,  /* bytes: peak of each task */
-	MU_MEASURE_PAGES = 4, /* page faults that needed the disk */
-	MU_MEASURE_READ = 5,  /* bytes asked for by reading calls */
-	MU_MEASURE_WRITE = 6, /* bytes given to writing calls */
-	MU_MEASURES = 6
+	MU_MEASURE_CPU = 1,	 /* microseconds */
+	MU_MEASURE_MEM = 2,	 /* bytes: peak of each task */
+	MU_MEASURE_VMEM = 3,	 /* bytes: peak of each task */
+	MU_MEASURE_PAGES = 4,	 /* page faults that needed the disk */
+	MU_MEASURE_READ = 5,	 /* bytes asked for by reading calls */
+	MU_MEASURE_WRITE = 6,	 /* bytes given to writing calls */
+	MU_MEASURE_GPU_UTIL = 7, /* percent: peak of each task over its GPUs */
+	MU_MEASURE_GPU_MEM = 8,	 /* bytes: peak of each task over its GPUs */
+	MU_MEASURES = 8
 };
 
 /* The measure of KIND, or NULL. */

@@ -64,7 +64,7 @@ static void emulated_nodes(void)
 	gres.n_file = 1;
 	conf.gres = &list;
 	conf.n_gres = 1;
-	CHECK(exe_inventory_take(&conf, true, "/tmp", &inv, &err) == 0, "%s", err.text);
+	CHECK(exe_inventory_take(&conf, true, "/tmp", NULL, &inv, &err) == 0, "%s", err.text);
 	CHECK(inv.cpus == 64 && inv.sockets == 2 && inv.cores_per_socket == 32 &&
 		  inv.real_memory_mib == 1000000,
 	      "%u", inv.cpus);
@@ -86,15 +86,15 @@ static void emulated_nodes(void)
 	      "no device");
 	exe_inventory_free(&inv);
 	file = "/no/device";
-	CHECK(exe_inventory_take(&conf, true, "/tmp", &inv, &err) == MU_EINVAL &&
+	CHECK(exe_inventory_take(&conf, true, "/tmp", NULL, &inv, &err) == MU_EINVAL &&
 		  strstr(err.text, "/no/device"),
 	      "%s", err.text);
 	file = "/etc/passwd";
-	CHECK(exe_inventory_take(&conf, true, "/tmp", &inv, &err) == MU_EINVAL &&
+	CHECK(exe_inventory_take(&conf, true, "/tmp", NULL, &inv, &err) == MU_EINVAL &&
 		  strstr(err.text, "not a device"),
 	      "%s", err.text);
 	conf.n_gres = 0;
-	CHECK(exe_inventory_take(&conf, false, "/tmp", &inv, &err) == 0 && inv.cpus == (uint32_t)host,
+	CHECK(exe_inventory_take(&conf, false, "/tmp", NULL, &inv, &err) == 0 && inv.cpus == (uint32_t)host,
 	      "%u CPUs", inv.cpus);
 	exe_inventory_free(&inv);
 }
