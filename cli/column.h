@@ -60,6 +60,9 @@ void cli_gres_text(Mu__GresAsk *const *gres, size_t count, const char *prefix, s
 /* "gpu:a100:2(S:0-1)" of a node; "" when there is none. */
 void cli_node_gres(const Mu__NodeRow *n, struct mu_buf *out);
 void cli_node_gres_used(const Mu__NodeRow *n, struct mu_buf *out);
+void cli_node_gres_drain(const Mu__NodeRow *n, struct mu_buf *out); /* devices at fault, or N/A */
+/* GresDrain=, GresUsed= and a record of each device of which something is known, SEPARATOR between them. */
+void cli_node_devices(const Mu__NodeRow *n, const char *separator, struct mu_buf *out);
 /* "cpu=4,mem=2048M,billing=4,gres/gpu=2": what the node has, and what of it is given out (empty: nothing). */
 void cli_node_tres(const Mu__NodeRow *n, struct mu_buf *out);
 void cli_node_tres_used(const Mu__NodeRow *n, struct mu_buf *out);

@@ -342,6 +342,10 @@ GET(admin_comment)
 {
 	text_or(out, SPEC->admin_comment, "(null)");
 }
+GET(system_comment)
+{
+	text_or(out, c->job->system_comment, "(null)");
+}
 GET(comment)
 {
 	text_or(out, SPEC->comment, "(null)");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/column.h"
+#include "proto/base/bits.h"
 #include "proto/hostlist.h"
 #include "proto/states.h"
 
@@ -62,6 +63,26 @@ uint32_t cli_node_state_rank(const Mu__NodeRow *n)
 	return rank;
 }
 
+/* "(S:0-1)": the sockets that entry G's devices are near to, where that is known. */
+static void put_sockets(const Mu__NodeRow *n, const Mu__GresHave *g, struct mu_buf *out)
+{
+	struct mu_bits cores MU_CLEANUP(mu_bits_free) = {0}, sockets MU_CLEANUP(mu_bits_free) = {0};
+	char text[256];
+
+	if (g->n_unit == 0 || !n->cores_per_socket)
+		return;
+	for (size_t i = 0; i < g->n_unit; i++) {
+		struct mu_bits one MU_CLEANUP(mu_bits_free) = {0};
+
+		if (g->unit[i]->cores && mu_bits_parse(&one, g->unit[i]->cores, UINT16_MAX) == 0)
+			mu_bits_or(&cores, &one);
+	}
+	for (uint32_t c = mu_bits_next(&cores, 0); c != UINT32_MAX; c = mu_bits_next(&cores, c + 1))
+		mu_bits_set(&sockets, c / n->cores_per_socket);
+	if (mu_bits_print(&sockets, text, sizeof text) < sizeof text && *text)
+		mu_buf_printf(out, "(S:%s)", text);
+}
+
 void cli_node_gres(const Mu__NodeRow *n, struct mu_buf *out)
 {
 	size_t count = n->n_gres ? n->n_gres : n->conf ? n->conf->n_gres : 0;
@@ -73,7 +94,54 @@ void cli_node_gres(const Mu__NodeRow *n, struct mu_buf *out)
 
 		mu_buf_printf(out, "%s%s%s%s:%" PRIu64, i ? "," : "", name ? name : "",
 			      type && *type ? ":" : "", type ? type : "", have);
+		if (n->n_gres)
+			put_sockets(n, n->gres[i], out);
 	}
+}
+
+void cli_node_gres_drain(const Mu__NodeRow *n, struct mu_buf *out)
+{
+	size_t start = out->len;
+
+	for (size_t i = 0; i < n->n_gres; i++) {
+		const Mu__GresHave *g = n->gres[i];
+		struct mu_bits bad MU_CLEANUP(mu_bits_free) = {0};
+		char text[256];
+
+		for (uint32_t k = 0; k < g->n_unit; k++)
+			if (g->unit[k]->fault && *g->unit[k]->fault)
+				mu_bits_set(&bad, g->first_index + k);
+		if (mu_bits_count(&bad) == 0 || mu_bits_print(&bad, text, sizeof text) >= sizeof text)
+			continue;
+		mu_buf_printf(out, "%s%s%s%s:%u(IDX:%s)", out->len > start ? "," : "", g->name ? g->name : "",
+			      g->type && *g->type ? ":" : "", g->type ? g->type : "", mu_bits_count(&bad),
+			      text);
+	}
+	if (out->len == start)
+		mu_buf_str(out, "N/A");
+}
+
+static void put_unit(const Mu__GresHave *g, size_t k, struct mu_buf *out)
+{
+	const Mu__GresUnit *u = g->unit[k];
+
+	mu_buf_printf(out, "GresIdx=%s:%zu", g->name ? g->name : "", g->first_index + k);
+	if (u->uuid && *u->uuid)
+		mu_buf_printf(out, " UUID=%s", u->uuid);
+	if (u->pci && *u->pci)
+		mu_buf_printf(out, " PCI=%s", u->pci);
+	if (k < g->n_file && *g->file[k])
+		mu_buf_printf(out, " File=%s", g->file[k]);
+	for (size_t i = 0; i < u->n_file; i++)
+		mu_buf_printf(out, ",%s", u->file[i]);
+	if (u->mem_mib)
+		mu_buf_printf(out, " Memory=%" PRIu64 "M", u->mem_mib);
+	if (u->cores && *u->cores)
+		mu_buf_printf(out, " Cores=%s", u->cores);
+	for (size_t i = 0; i < u->n_link; i++)
+		mu_buf_printf(out, "%s%d", i ? "," : " Links=", u->link[i]);
+	if (u->fault && *u->fault)
+		mu_buf_printf(out, " Fault=%s", u->fault);
 }
 
 void cli_node_gres_used(const Mu__NodeRow *n, struct mu_buf *out)
@@ -97,6 +165,21 @@ void cli_node_gres_used(const Mu__NodeRow *n, struct mu_buf *out)
 		}
 		mu_buf_str(out, g->n_used_index ? ")" : "N/A)");
 	}
+}
+
+void cli_node_devices(const Mu__NodeRow *n, const char *separator, struct mu_buf *out)
+{
+	mu_buf_str(out, "GresDrain=");
+	cli_node_gres_drain(n, out);
+	mu_buf_printf(out, "%sGresUsed=", separator);
+	cli_node_gres_used(n, out);
+	if (!n->n_gres)
+		mu_buf_str(out, "(null)");
+	for (size_t i = 0; i < n->n_gres; i++)
+		for (size_t k = 0; k < n->gres[i]->n_unit; k++) {
+			mu_buf_str(out, separator);
+			put_unit(n->gres[i], k, out);
+		}
 }
 
 /* One "gres/NAME=COUNT" for each name, all its types together. */

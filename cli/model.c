@@ -163,6 +163,7 @@ static void job_request(struct cli_json *j, const Mu__JobRow *job, const Mu__Job
 	json_text(j, "licenses", s->licenses);
 	json_text(j, "comment", s->comment);
 	json_text(j, "admin_comment", s->admin_comment);
+	json_text(j, "system_comment", job->system_comment);
 	json_text(j, "wckey", s->wckey);
 	json_text(j, "resv_name", s->reservation);
 	json_bool(j, "contiguous", s->contiguous);
@@ -285,6 +286,38 @@ static void texts(struct cli_json *j, const char *name, char *const *list, size_
 	json_array_end(j);
 }
 
+static void node_devices(struct cli_json *j, const Mu__NodeRow *n)
+{
+	json_array(j, "gres_devices");
+	for (size_t i = 0; i < n->n_gres; i++)
+		for (size_t k = 0; k < n->gres[i]->n_unit; k++) {
+			const Mu__GresHave *g = n->gres[i];
+			const Mu__GresUnit *u = g->unit[k];
+
+			json_object(j, NULL);
+			json_text(j, "name", g->name);
+			json_text(j, "type", g->type);
+			json_number(j, "index", (int64_t)(g->first_index + k));
+			json_text(j, "uuid", u->uuid);
+			json_text(j, "pci", u->pci);
+			json_text(j, "product", u->product);
+			json_number(j, "memory", (int64_t)u->mem_mib);
+			json_text(j, "cores", u->cores);
+			json_text(j, "fault", u->fault);
+			json_array(j, "files");
+			json_text(j, NULL, k < g->n_file ? g->file[k] : "");
+			for (size_t m = 0; m < u->n_file; m++)
+				json_text(j, NULL, u->file[m]);
+			json_array_end(j);
+			json_array(j, "links");
+			for (size_t m = 0; m < u->n_link; m++)
+				json_number(j, NULL, u->link[m]);
+			json_array_end(j);
+			json_object_end(j);
+		}
+	json_array_end(j);
+}
+
 void cli_model_node(struct cli_json *j, const struct cli *c, const Mu__NodeRow *n,
 		    const char *const *partitions, size_t count)
 {
@@ -332,6 +365,10 @@ void cli_model_node(struct cli_json *j, const struct cli *c, const Mu__NodeRow *
 	json_number(j, "weight", n->conf && n->conf->weight ? n->conf->weight : 1);
 	with(j, "gres", &gres);
 	with(j, "gres_used", &used);
+	mu_buf_reset(&gres);
+	cli_node_gres_drain(n, &gres);
+	with(j, "gres_drained", &gres);
+	node_devices(j, n);
 	json_text(j, "reason", n->reason);
 	when(j, "reason_changed_at", n->reason_usec);
 	json_text(j, "reason_set_by_user", n->reason_user);

@@ -314,6 +314,10 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		line(r);
 		mu_buf_printf(o, "AdminComment=%s", s->admin_comment);
 	}
+	if (j->system_comment && *j->system_comment) {
+		line(r);
+		mu_buf_printf(o, "SystemComment=%s", j->system_comment);
+	}
 	if (j->reason_detail && *j->reason_detail && j->reason != REASON_ReqNodeNotAvail) {
 		line(r);
 		mu_buf_printf(o, "StateDesc=%s", j->reason_detail);
@@ -493,12 +497,7 @@ static void node_head(struct scontrol *sc, struct record *r, const Mu__NodeRow *
 		mu_buf_str(o, "(null)");
 	if (sc->details) {
 		line(r);
-		mu_buf_str(o, "GresDrain=N/A");
-		line(r);
-		mu_buf_str(o, "GresUsed=");
-		cli_node_gres_used(n, o);
-		if (!n->n_gres)
-			mu_buf_str(o, "(null)");
+		cli_node_devices(n, r->oneline ? " " : "\n   ", o);
 	}
 	line(r);
 	mu_buf_printf(o, "NodeAddr=%s NodeHostName=%s ",
