@@ -23,8 +23,9 @@ struct whatif_rules {
 	size_t add_count;
 	const char **drop; /* reservations */
 	size_t drop_count;
-	uint64_t skip_pos;
+	uint64_t skip_pos; /* an event that did not happen; 0: none */
 	uint32_t skip_n;
+	const char *alive; /* a node that never falls silent */
 };
 struct whatif_run {
 	struct whatif_rules rules;
@@ -66,7 +67,17 @@ void whatif_print(const struct whatif_run *r, const struct whatif_groups *g, FIL
 void whatif_json(const struct whatif_run *r, const struct whatif_groups *g, FILE *out);
 int whatif_picture(const struct whatif_run *r, const char *path, struct mu_err *err);
 
+/* A figure of the jobs of ACCOUNT (NULL: all) submitted from FROM_USEC up to TO_USEC. */
+struct whatif_metric {
+	const char *word; /* "wait:p50", wait:p90, wait:p99, wait:mean, slowdown */
+	const char *account;
+	int64_t from_usec, to_usec;
+};
+bool whatif_metric_known(const char *word);
+double whatif_measure(struct whatif_run *r, const struct whatif_metric *m, bool other, uint32_t *ret_jobs);
+
 /* The verbs. ARGV[0] is the verb. */
+int bisect_main(int argc, char **argv);
 int whatif_main(int argc, char **argv);
 
 #endif

@@ -185,6 +185,34 @@ void whatif_sum(struct whatif_run *r, struct mu_arena *arena, struct whatif_grou
 	list_of(&shapes, arena, &ret->shape, &ret->shapes);
 }
 
+static const char *const METRICS[] = {"wait:p50", "wait:p90", "wait:p99", "wait:mean", "slowdown"};
+
+bool whatif_metric_known(const char *word)
+{
+	for (size_t i = 0; i < sizeof METRICS / sizeof METRICS[0]; i++)
+		if (!strcmp(METRICS[i], word))
+			return true;
+	return false;
+}
+
+double whatif_measure(struct whatif_run *r, const struct whatif_metric *m, bool other, uint32_t *ret_jobs)
+{
+	struct whatif_tally t = {0};
+	struct samples s = {0};
+	size_t at = 0;
+
+	for (const struct sch_whatif_job *j = sch_whatif_job(r->w, at++); j; j = sch_whatif_job(r->w, at++))
+		if (j->submit_usec >= m->from_usec && j->submit_usec < m->to_usec && (!m->account || !strcmp(m->account, j->account)))
+			add_life(&t, &s, other ? &j->other : &j->real);
+	settle(&t, &s);
+	*ret_jobs = t.started;
+	const double value[] = {t.p50, t.p90, t.p99, t.mean, t.slowdown};
+	for (size_t i = 0; i < sizeof METRICS / sizeof METRICS[0]; i++)
+		if (!strcmp(METRICS[i], m->word))
+			return value[i];
+	return 0;
+}
+
 static double utilisation(const struct sch_whatif_side *s)
 {
 	return s->cpu_usec ? (double)s->busy_cpu_usec / (double)s->cpu_usec : 0;

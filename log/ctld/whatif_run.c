@@ -275,7 +275,8 @@ int whatif_tell(struct view *v, const struct whatif_rules *rules, int64_t from_u
 	    .drop = rules->drop,
 	    .drop_count = rules->drop_count,
 	    .skip_pos = rules->skip_pos,
-	    .skip_n = rules->skip_n};
+	    .skip_n = rules->skip_n,
+						 .alive = rules->alive};
 	ret->w = sch_whatif_new(&ret->change, from_usec, to_usec);
 	int code = rules->conf ? ctl_load_conf(rules->conf, &ret->arena, &conf, err) : 0;
 	ret->conf = conf;

@@ -18,7 +18,7 @@ struct sch_whatif *sch_whatif_new(const struct sch_whatif_change *change, int64_
 	w->change = change;
 	w->from_usec = from_usec;
 	w->to_usec = to_usec;
-	w->altered = change->alter || change->drop_count || change->skip_pos;
+	w->altered = change->alter || change->drop_count || change->skip_pos || change->alive;
 	return w;
 }
 
@@ -406,6 +406,7 @@ int sch_whatif_begin(struct sch_whatif *w, struct sch_state *real, struct sch_st
 	     j = mu_map_next_u64(&real->jobs, id + 1, &id))
 		if (!j->tasks && !mu_job_state_ended(j->state))
 			whatif__first_sight(w, j);
+	whatif__under_way(w);
 	whatif__capacity(w);
 	mu_arena_reset(&w->event);
 	if (w->change->alter && sch_founded(other))

@@ -56,6 +56,7 @@ struct sch_whatif_change {
 	size_t drop_count;
 	uint64_t skip_pos; /* an event that did not happen; 0: none */
 	uint32_t skip_n;
+	const char *alive; /* a node that never falls silent; NULL: none */
 };
 
 struct sch_whatif;

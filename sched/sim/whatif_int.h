@@ -111,6 +111,8 @@ int whatif__fire_next(struct sch_whatif *w, int64_t until_usec, bool *ret_fired,
 /* An entry was folded: what became of jobs, in the real history or the other. */
 void whatif__observe(struct sch_whatif *w, bool other);
 void whatif__first_sight(struct sch_whatif *w, const struct sch_job *j); /* at the beginning, in both */
+/* Attempts that only the other history sees through get an end. */
+void whatif__under_way(struct sch_whatif *w);
 void whatif__capacity(struct sch_whatif *w); /* CPUs there, up to now; anew from now on */
 
 #endif

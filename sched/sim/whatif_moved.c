@@ -88,11 +88,20 @@ static void plan(struct sch_whatif *w, struct whatif_tale *t, struct whatif_atte
 	push(w, due);
 }
 
+/* It was cut short on the node that stays here. */
+static bool goes_on(const struct sch_whatif *w, const struct whatif_attempt *a)
+{
+	for (uint32_t i = 0; w->change->alive && !a->run_usec && i < a->node_count; i++)
+		if (strcmp(a->node[i], w->change->alive) == 0)
+			return true;
+	return false;
+}
+
 static void began(struct sch_whatif *w, struct whatif_tale *t, const struct sch_job *j)
 {
 	struct whatif_attempt *of = whatif__attempt(t, j->attempt);
 	t->generation++;
-	if (of && of->start_usec == j->start_usec && same_nodes(of, j)) {
+	if (of && of->start_usec == j->start_usec && same_nodes(of, j) && !goes_on(w, of)) {
 		of->told = WHATIF_SAME;
 		return;
 	}
@@ -186,6 +195,20 @@ void whatif__first_sight(struct sch_whatif *w, const struct sch_job *j)
 		w->waiting += 2;
 	t->job.other = t->job.real;
 	t->other = t->real;
+}
+
+void whatif__under_way(struct sch_whatif *w)
+{
+	uint64_t id = 0;
+	for (const struct sch_job *j = mu_map_next_u64(&w->b->jobs, 0, &id); j;
+	     j = mu_map_next_u64(&w->b->jobs, id + 1, &id)) {
+		struct whatif_tale *t = j->tasks || j->state != JOB_RUNNING ? NULL : whatif__tale(w, j, true);
+		struct whatif_attempt *of = t ? whatif__attempt(t, j->attempt) : NULL;
+		if (of && goes_on(w, of)) {
+			of->told = WHATIF_MOVED;
+			plan(w, t, of, j);
+		}
+	}
 }
 
 void whatif__observe(struct sch_whatif *w, bool other)

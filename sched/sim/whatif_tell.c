@@ -171,7 +171,7 @@ static bool registered(struct translation *t, Mu__NodeRegistered *r)
 {
 	struct sch_state *st = t->w->b;
 	const struct sch_node *n = r->inventory ? sch__node(st, r->inventory->name) : NULL;
-	if (!n)
+	if (!n || (sch__same(n->row->name, t->w->change->alive) && n->row->boot_id.len))
 		return false;
 	const ProtobufCBinaryData *boot = &r->inventory->boot_id;
 	bool same = boot->len == n->row->boot_id.len && boot->len &&
@@ -203,7 +203,7 @@ static bool heard(struct translation *t, Mu__NodesHeard *h)
 	uint8_t *bits = mu_arena_alloc(&t->w->event, len);
 	for (uint32_t i = 0; i < b->node_count; i++) {
 		const struct sch_node *n = sch__node(a, b->node[i]->row->name);
-		if (!n || (n->order / 8 < h->heard.len && h->heard.data[n->order / 8] >> (n->order % 8) & 1))
+		if (!n || sch__same(n->row->name, t->w->change->alive) || (n->order / 8 < h->heard.len && h->heard.data[n->order / 8] >> (n->order % 8) & 1))
 			bits[i / 8] |= (uint8_t)(1u << (i % 8));
 	}
 	h->has_heard = 1;

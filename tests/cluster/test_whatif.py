@@ -50,3 +50,34 @@ def test_whatif(t):
                             (["--add-nodes", "n9=nosuch"], "no node nosuch"), (["--from", "@999999"], "999999")):
         done = c.run("muster", "whatif", os.path.join(c.dir, "state", "c1"), "--from", "@1", *words)
         check(done.code == 1 and sentence in done.err, "whatif %s says %r", " ".join(words), done.err)
+
+
+def submissions(c):
+    """Positions of all that was submitted, in order."""
+    dump = c.run("muster", "log", "dump", os.path.join(c.dir, "state", "c1")).ok().out
+    return [line.split(".")[0] for line in dump.splitlines() if " submitted " in line]
+
+
+def run_array(c, command):
+    c.sbatch("--array=1-2", "--exclusive", "-N1", "-t5", "-o", "/dev/null", "--wrap", command)
+    wait_until("the array is over", 60, lambda: not c.run("squeue", "-h").ok().out.strip())
+
+
+@test(build="plain")
+def test_bisect(t):
+    """Of three acts between a good moment and a bad one the drain is found, and nobody else is accused."""
+    c = t.cluster(controllers=1, nodes=2, settings={"KillWait": "2"})
+    run_array(c, "sleep 1.5")
+    c.run("scontrol", "update", "nodename=n1", "weight=7").ok()
+    c.run("scontrol", "update", "nodename=n2", "state=drain", "reason=look").ok()
+    c.run("scontrol", "update", "nodename=n1", "weight=8").ok()
+    run_array(c, "sleep 2")
+    good, bad = submissions(c)
+    words = ["muster", "bisect", os.path.join(c.dir, "state", "c1"), "--metric", "wait:p99", "--window", "1"]
+    said = json.loads(c.run(*words, "--good", good, "--bad", bad, "--json", timeout=60).ok().out)
+    equal((said["good_jobs"], said["bad_jobs"], len(said["events"])), (2, 2, 3), "jobs and candidates of %s" % said)
+    check(said["events"][0]["takes_back"] > 0.9 and all(e["takes_back"] < 0.1 for e in said["events"][1:]), "the events are %s", said["events"])
+    text = c.run(*words, "--good", good, "--bad", bad, timeout=60).ok().out
+    check("reason=\"look\"" in text and text.splitlines()[-1].startswith("It was @%d." % said["events"][0]["pos"]), "it says %r", text)
+    done = c.run(*words, "--good", bad, "--bad", good)
+    check(done.code == 1 and "must lie behind" in done.err, "turned round it says %r", done.err)
