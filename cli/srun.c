@@ -99,8 +99,13 @@ static const char *base_name(const char *path)
 
 static bool mpi_known(const char *kind)
 {
-	return strcasecmp(kind, "none") == 0 || strcasecmp(kind, "pmi2") == 0 ||
-	       strcasecmp(kind, "list") == 0;
+	static const char *const known[] = {"none",    "pmi2",	  "pmix",    "pmix_v2",
+					    "pmix_v3", "pmix_v4", "pmix_v5", "list"};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strcasecmp(kind, known[i]) == 0)
+			return true;
+	return false;
 }
 
 /* ---- what is asked ---- */
@@ -558,11 +563,8 @@ static int check(struct srun *s, struct mu_err *err)
 	const struct cli_given *mpi = cli_args_last(s->args, OPT_mpi);
 
 	if (mpi && !mpi_known(mpi->value) && mpi->level == CLI_LINE)
-		return mu_fail(
-		    err, MU_EDISABLED,
-		    "--mpi=%s is not supported: none and pmi2 are the kinds; PMIx programs are started "
-		    "by their own mpirun inside an allocation",
-		    mpi->value);
+		return mu_fail(err, MU_EDISABLED,
+			       "--mpi=%s is not supported: none, pmi2 and pmix are the kinds", mpi->value);
 	if (mpi && !mpi_known(mpi->value))
 		cli_say(s->cli,
 			"SLURM_MPI_TYPE=%s is not supported: the tasks start without a process manager",
@@ -789,7 +791,7 @@ int cli_srun(struct cli *c, int argc, char **argv)
 	if (cli_begin(c, argc, argv, true, &args, &rc))
 		return rc;
 	if (cli_args_value(&args, OPT_mpi) && strcasecmp(cli_args_value(&args, OPT_mpi), "list") == 0) {
-		printf("MPI plugin types are...\n\tnone\n\tpmi2\n");
+		printf("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n");
 		return 0;
 	}
 	rc = check(&s, &err);

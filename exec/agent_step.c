@@ -226,10 +226,12 @@ static void put_whole(Mu__StepOrder *o, const Mu__StepWhole *w)
 	o->step_node_index = w->node_index;
 }
 
-static bool wants_pmi(const struct agent *a, const Mu__StepAsk *ask)
+/* The kind may name a version of PMIx: they understand each other. */
+static bool wants_mpi(const struct agent *a, const Mu__StepAsk *ask, const char *kind)
 {
-	const char *kind = ask->mpi && ask->mpi[0] ? ask->mpi : mu_conf_get(a->live, "MpiDefault", "none");
-	return strcasecmp(kind, "pmi2") == 0;
+	const char *wanted = ask->mpi && ask->mpi[0] ? ask->mpi : mu_conf_get(a->live, "MpiDefault", "none");
+	size_t len = strlen(kind);
+	return strncasecmp(wanted, kind, len) == 0 && (!wanted[len] || wanted[len] == '_');
 }
 
 /* What a step's order says whoever runs its tasks. */
@@ -250,9 +252,10 @@ static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct
 	o->pty = ask->pty;
 	o->rows = ask->rows;
 	o->columns = ask->columns;
-	o->has_pmi = 1;
-	o->pmi = wants_pmi(a, ask);
-	o->pmi_mapping = o->pmi ? p->whole->mapping : NULL;
+	o->has_pmi = o->has_pmix = 1;
+	o->pmi = wants_mpi(a, ask, "pmi2");
+	o->pmix = wants_mpi(a, ask, "pmix");
+	o->pmi_mapping = o->pmi || o->pmix ? p->whole->mapping : NULL;
 	put_whole(o, p->whole);
 	agent_task_programs(a, o, ask->task_prolog, ask->task_epilog, p->arena);
 	return o;

@@ -365,6 +365,7 @@ static void turn(struct shep_step *s, struct poll_set *p, struct slots *slot)
 	p->count = 0;
 	size_t child = add(p, s->child_signal, POLLIN), listener = add(p, s->listener, POLLIN);
 	size_t srun = add(p, s->srun.fd, POLLIN | (s->srun.out.len ? POLLOUT : 0));
+	size_t pmix = add(p, s->pmix.fd, POLLIN | (s->pmix.out.len ? POLLOUT : 0));
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		control[i] = add(p, s->control[i].fd, POLLIN | (s->control[i].out.len ? POLLOUT : 0));
 	for (size_t i = 0; i < SHEP_WATCHERS; i++)
@@ -382,6 +383,8 @@ static void turn(struct shep_step *s, struct poll_set *p, struct slots *slot)
 	for (size_t i = 0; i < SHEP_WATCHERS; i++)
 		if (ready(p, watch[i]) && (p->fd[watch[i]].revents & ~POLLOUT))
 			shep_watch_read(s, &s->watch[i]);
+	if (ready(p, pmix) && (p->fd[pmix].revents & ~POLLOUT))
+		shep_pmix_read(s);
 	serve_tasks(s, p, slot);
 	if (ready(p, child) || s->phase == SHEP_CLEARING)
 		reap(s);
@@ -390,6 +393,7 @@ static void turn(struct shep_step *s, struct poll_set *p, struct slots *slot)
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		shep_peer_flush(&s->control[i]);
 	shep_peer_flush(&s->srun);
+	shep_peer_flush(&s->pmix);
 	shep_watch_turn(s, exe_boot_usec());
 }
 
@@ -505,6 +509,8 @@ static void begin(struct shep_step *s)
 	if (code == 0)
 		code = shep_pmi_open(s, &err);
 	if (code == 0)
+		code = shep_pmix_open(s, &err);
+	if (code == 0)
 		code = shep_spawn(s, &err);
 	exe_cgroup_close(&s->door);
 	tell_started(s);
@@ -534,8 +540,12 @@ static void own_signals(struct shep_step *s)
 
 int main(int argc, char **argv)
 {
-	static struct shep_step s = {
-	    .dir = -1, .listener = -1, .child_signal = -1, .say_fd = -1, .srun = {.fd = -1}};
+	static struct shep_step s = {.dir = -1,
+				     .listener = -1,
+				     .child_signal = -1,
+				     .say_fd = -1,
+				     .srun = {.fd = -1},
+				     .pmix = {.fd = -1}};
 	struct mu_err err = {0};
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		s.control[i].fd = -1;
@@ -569,6 +579,7 @@ int main(int argc, char **argv)
 	shep_watch_last(&s);
 	shep_flow_free(&s);
 	shep_pmi_close(&s);
+	shep_pmix_close(&s);
 	for (size_t i = 0; i < SHEP_CONTROLS; i++)
 		shep_peer_close(&s.control[i]);
 	mu_arena_free(&s.arena);

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-enum { EXE_FD_CONTROL = 3, EXE_FD_LOCK = 4, EXE_FD_STREAM = 5 };
+enum { EXE_FD_CONTROL = 3, EXE_FD_LOCK = 4, EXE_FD_STREAM = 5, EXE_FD_PMIX = 3 /* of muster-pmix */ };
 
 enum exe_shepherd_kind {
 	EXE_SHEPHERD_SIGNAL =
@@ -24,7 +24,11 @@ enum exe_shepherd_kind {
 	EXE_SHEPHERD_FREEZE = 69, /* u32 1: stop, 0: go on */
 	EXE_SHEPHERD_ATTACH = 71, /* a sattach's connection comes with it (SCM_RIGHTS) */
 	EXE_SHEPHERD_SAY = 72,	  /* a line for the job's error output */
-	EXE_SHEPHERD_GPUS = 73	  /* Mu__GpuSample: what processes use of the job's GPUs now */
+	EXE_SHEPHERD_GPUS = 73,	  /* Mu__GpuSample: what processes use of the job's GPUs now */
+	EXE_PMIX_ENV = 76,	  /* muster-pmix and the shepherd: see exec/pmix.c */
+	EXE_PMIX_FENCE = 77,
+	EXE_PMIX_ABORT = 78,
+	EXE_PMIX_FAIL = 79
 };
 
 /* "batch", "extern" or the number. OUT has 16 bytes. */

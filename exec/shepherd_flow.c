@@ -304,7 +304,10 @@ static bool take_frame(struct shep_step *s, const struct stream_frame *f)
 		stream_put(&s->srun.out, STREAM_PING, 0, NULL, 0);
 		return true;
 	case STREAM_PMI:
-		shep_pmi_frame(s, f);
+		if (s->order->pmix)
+			shep_pmix_frame(s, f);
+		else
+			shep_pmi_frame(s, f);
 		return true;
 	case STREAM_WINSIZE:
 		return take_size(s, f);

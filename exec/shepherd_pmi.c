@@ -442,6 +442,10 @@ int shep_pmi_open(struct shep_step *s, struct mu_err *err)
 
 size_t shep_pmi_env(struct shep_step *s, const struct shep_task *t, char **env)
 {
+	for (size_t i = 0; i < t->pmix_env_count; i++)
+		env[i] = t->pmix_env[i];
+	if (t->pmix_env_count)
+		return t->pmix_env_count;
 	if (!t->pmi)
 		return 0;
 	fcntl(t->pmi->task_fd, F_SETFD, 0);
@@ -450,7 +454,7 @@ size_t shep_pmi_env(struct shep_step *s, const struct shep_task *t, char **env)
 	env[2] = mu_arena_printf(&s->arena, "PMI_SIZE=%u", s->pmi->size);
 	env[3] = mu_arena_printf(&s->arena, "PMI_JOBID=%s", s->pmi->job_id);
 	env[4] = "PMI_SPAWNED=0";
-	return SHEP_PMI_ENV;
+	return 5;
 }
 
 void shep_pmi_started(struct shep_task *t)

@@ -379,6 +379,15 @@ static void plain_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+int shep_as_user(const struct shep_step *s)
+{
+	struct shep_plan p = {.root = getuid() == 0};
+	p.group_count = gid_list(s->order, p.groups);
+	plain_signals();
+	setsid();
+	return become_for_good(s->order, &p) >= 0;
+}
+
 static void child_run(struct shep_step *s, size_t index, struct shep_plan *p, const struct task_files *f,
 		      int launch_fd)
 {

@@ -55,6 +55,8 @@ struct shep_task {
 	pid_t epilog_pid; /* 0: none runs */
 	bool oom;
 	struct shep_pmi *pmi; /* NULL: none */
+	char **pmix_env;      /* what muster-pmix wants it to be started with */
+	size_t pmix_env_count;
 	struct shep_use done, now,
 	    peak;      /* ended processes; living ones when last looked at; peaks of memory */
 	int launch_fd; /* the child's word on its launch: end of file means that exec succeeded */
@@ -121,6 +123,8 @@ struct shep_step {
 	int say_fd; /* the job's stderr file, for our own lines; -1: srun's connection */
 	struct shep_peer control[SHEP_CONTROLS];
 	struct shep_peer srun;
+	struct shep_peer pmix;		      /* muster-pmix */
+	struct mu_buf pmix_whole, pmix_fresh; /* messages that have come in part: from srun, from it */
 	struct shep_watch watch[SHEP_WATCHERS];
 	bool srun_there;
 	struct stream_credit out_credit, in_credit;
@@ -163,6 +167,8 @@ void shep_usage_timer(struct shep_step *s, int64_t now_boot_usec);
 int shep_spawn(struct shep_step *s, struct mu_err *err);
 /* Runs the task's epilogs as its user in its group; t->epilog_pid ends when they have. 0 or MU_EIO. */
 int shep_epilog_start(struct shep_step *s, struct shep_task *t);
+/* In a child: signals as usual, a session of its own, the user for good. 0, or it cannot. */
+int shep_as_user(const struct shep_step *s);
 /* The child's word on its launch, or the end of file that means success. */
 void shep_launch_read(struct shep_step *s, struct shep_task *t);
 
@@ -207,7 +213,7 @@ int64_t shep_watch_due(const struct shep_step *s);
 void shep_watch_last(struct shep_step *s); /* the step is over: what they have not read waits a little */
 
 /* shepherd_pmi.c */
-enum { SHEP_PMI_ENV = 5 };
+enum { SHEP_PMI_ENV = 40 };
 int shep_pmi_open(struct shep_step *s, struct mu_err *err); /* before the tasks are started */
 /* In a task's child: its variables into ENV, which has room for SHEP_PMI_ENV; how many. */
 size_t shep_pmi_env(struct shep_step *s, const struct shep_task *t, char **env);
@@ -217,6 +223,12 @@ bool shep_pmi_has_output(const struct shep_task *t);
 void shep_pmi_serve(struct shep_step *s, struct shep_task *t);
 void shep_pmi_frame(struct shep_step *s, const struct stream_frame *f); /* from srun */
 void shep_pmi_close(struct shep_step *s);
+
+/* shepherd_pmix.c: nothing for a step without PMIx */
+int shep_pmix_open(struct shep_step *s, struct mu_err *err); /* before the tasks; waits for it to be ready */
+void shep_pmix_read(struct shep_step *s);
+void shep_pmix_frame(struct shep_step *s, const struct stream_frame *f); /* from srun */
+void shep_pmix_close(struct shep_step *s);
 
 /* shepherd_control.c */
 int shep_control_listen(struct shep_step *s, struct mu_err *err);

@@ -1,4 +1,5 @@
 """MPI programs: by srun with PMI, and by their own mpirun and mpiexec, which start their daemons with srun."""
+import os
 import shutil
 
 from harness import USER, Skip, check, equal, test
@@ -72,14 +73,34 @@ def test_pmi(t):
     done = c.run("srun", "--mpi=pmi2", "-N2", "-n4", "--ntasks-per-node=2", wire, user=USER).ok()
     equal(sorted(done.out.splitlines()), ["%d (vector,(0,2,2)) %d" % (k, k | 1) for k in range(4)], "four ranks on two nodes")
     listed = c.run("srun", "--mpi=list").ok().out.split("\n\t")
-    equal([word.strip() for word in listed[1:]], ["none", "pmi2"], "--mpi=list")
-    c.run("srun", "--mpi=pmix", "true").refused("--mpi=pmix is not supported")
+    equal([word.strip() for word in listed[1:]], ["none", "pmi2", "pmix"], "--mpi=list")
+    c.run("srun", "--mpi=openmpi", "true").refused("--mpi=openmpi is not supported")
     equal(c.run("srun", "--mpi=none", "sh", "-c", "echo ${PMI_FD-none}", user=USER).ok().out, "none\n", "--mpi=none")
     if not shutil.which("mpiexec.mpich"):
         raise Skip("MPICH is not installed")
     ring = c.script(RING, name="ring")
     done = c.run("srun", "--mpi=pmi2", "-N2", "-n4", "--ntasks-per-node=2", ring, "mpich", user=USER).ok()
     equal(sorted(done.out.splitlines()), ["rank 0 of 4 n1 4", "rank 1 of 4 n1 2", "rank 2 of 4 n2 3", "rank 3 of 4 n2 4"], "a ring over two nodes")
+
+
+@test()
+def test_pmix(t):
+    """OpenMPI's programs by srun --mpi=pmix and by MpiDefault over two nodes, and a step whose tasks do not ask for it."""
+    if not shutil.which("mpirun.openmpi"):
+        raise Skip("OpenMPI is not installed")
+    c = t.cluster(controllers=1, nodes=2, cpus=4, settings={"MpiDefault": "pmix"})
+    if not os.path.exists(os.path.join(os.environ["MUSTER_BUILD"], "exec", "muster-pmix")):
+        raise Skip("muster-pmix was not built: libpmix-dev is not installed")
+    ring = c.script(RING, name="ring")
+    # Both nodes are this host: OpenMPI names its shared memory by host and place on the node.
+    own = {"HOME": c.home, "OMPI_MCA_btl": "tcp,self"}
+    want = ["rank 0 of 4 n1 4", "rank 1 of 4 n1 2", "rank 2 of 4 n2 3", "rank 3 of 4 n2 4"]
+    for words in (("--mpi=pmix",), ()):
+        done = c.run("srun", *words, "-N2", "-n4", "--ntasks-per-node=2", ring, "openmpi", user=USER, env=own).ok()
+        equal(sorted(done.out.splitlines()), want, "a ring over two nodes by srun %s" % " ".join(words))
+    done = c.run("srun", "--mpi=pmix", "-N2", "-n4", "--ntasks-per-node=2", "-m", "cyclic", ring, "openmpi", user=USER, env=own).ok()
+    equal([line.split()[4] for line in sorted(done.out.splitlines())], ["n1", "n2", "n1", "n2"], "ranks in turn")
+    equal(c.run("srun", "-n2", "sh", "-c", "echo $PMIX_RANK; exit 3", user=USER).code, 3, "tasks that are no MPI program")
 
 
 @test()
