@@ -301,6 +301,8 @@ static int ask_page(struct cli *c, Mu__Query *query, struct cli_page *page, Mu__
 
 	if (c->at && *c->at)
 		query->at = (char *)c->at;
+	else if (c->pinned)
+		query->at = (char *)c->pinned;
 	request.ask_case = MU__REQUEST__ASK_QUERY;
 	request.query = query;
 	c->page = page;
@@ -312,6 +314,33 @@ static int ask_page(struct cli *c, Mu__Query *query, struct cli_page *page, Mu__
 		return mu_fail(err, MU_EPROTO, "A controller answered a query without rows");
 	*ret = reply->rows;
 	return 0;
+}
+
+/* The moment that ROWS are of: spans go on between two entries of the log, but not within one showing. */
+static void take_moment(struct cli *c, const Mu__Rows *rows)
+{
+	bool past = c->at && *c->at;
+
+	c->pos = rows->pos;
+	c->now_usec = rows->now_usec;
+	if (!past)
+		c->now_usec = cli_now_usec() > c->now_usec ? cli_now_usec() : c->now_usec;
+	if (c->pinned_now_usec)
+		c->now_usec = c->pinned_now_usec;
+	if (!c->pin)
+		return;
+	c->pinned_now_usec = c->now_usec;
+	if (!past && !c->pinned)
+		c->pinned = mu_arena_printf(&c->arena, "@%" PRIu64, c->pos);
+}
+
+void cli_as_of(struct cli *c)
+{
+	if (c->as_of && c->pos)
+		printf("As of @%" PRIu64 ",%" PRId64 "\n", c->pos, c->now_usec);
+	c->pinned = NULL;
+	if (!c->at)
+		c->pinned_now_usec = 0;
 }
 
 static void page_free(struct cli_page *page)
@@ -337,9 +366,7 @@ int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct
 				rows->age_usec / 1000000);
 			c->age_told = true;
 		}
-		c->now_usec = rows->now_usec;
-		if (!c->at || !*c->at) /* spans go on between two entries of the log */
-			c->now_usec = cli_now_usec() > c->now_usec ? cli_now_usec() : c->now_usec;
+		take_moment(c, rows);
 		while (mu_pb_next(&page.rows, &f))
 			if (f.number == ROWS_ROW)
 				row(arg, f.bytes);
@@ -402,12 +429,17 @@ int cli_set_at(struct cli *c, const char *text, struct mu_err *err)
 	int rc;
 
 	if (text[0] == '@') {
-		if (!text[1] || strspn(text + 1, "0123456789") != strlen(text + 1))
+		size_t digits = strspn(text + 1, "0123456789");
+		const char *now = text + 1 + digits;
+
+		if (!digits || (*now && (*now != ',' || !now[1] || strspn(now + 1, "0123456789") != strlen(now + 1))))
 			return mu_fail(
 			    err, MU_ESYNTAX,
 			    "Invalid --at specification: \"%s\" (a time, or @ and a position of the log)",
 			    text);
-		c->at = mu_arena_strdup(&c->arena, text);
+		c->at = mu_arena_printf(&c->arena, "@%.*s", (int)digits, text + 1);
+		if (*now)
+			return mu_number_parse("the moment in --at", now + 1, 1, INT64_MAX, &c->pinned_now_usec, err);
 		return 0;
 	}
 	rc = mu_date_parse(text, cli_now_usec(), 0, &cli_zone, &usec, NULL);

@@ -54,6 +54,11 @@ struct cli {
 	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
 	const char *at;	       /* "" or NULL: now; else "@POS" or "=USEC" */
 	int64_t now_usec;      /* cluster time of the last answer, else the host's */
+	/* Every answer of one showing is of one position and moment (with --json and --as-of). */
+	bool pin, as_of;	/* as_of: cli_as_of says which */
+	const char *pinned;	/* "@POS" of the first answer; NULL: none yet */
+	int64_t pinned_now_usec; /* given with --at @POS,NOW, or of the first answer; 0: none */
+	uint64_t pos;		/* of the last answer; 0: none */
 };
 
 /* ---- words for people (stderr) ---- */
@@ -100,6 +105,8 @@ int cli_open(struct cli *c, struct mu_err *err);
 /* A context whose only controller is number INDEX of the configuration; end it with cli_done. */
 int cli_open_one(struct cli *c, unsigned index, struct cli *ret, struct mu_err *err);
 void cli_done(struct cli *c); /* closes connections, frees the arena */
+/* Says which moment was shown where --as-of asks for it; the next answer may be of another. */
+void cli_as_of(struct cli *c);
 /* Reads --at TEXT into C->at. */
 int cli_set_at(struct cli *c, const char *text, struct mu_err *err);
 

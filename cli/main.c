@@ -70,6 +70,7 @@ static int run(const char *name, int argc, char **argv, bool *ret_known)
 			struct cli c = {.name = commands[i].name, .command = mu_command_parse(name)};
 			int rc = commands[i].run(&c, argc, argv);
 
+			cli_as_of(&c);
 			cli_done(&c);
 			return rc;
 		}

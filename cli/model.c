@@ -33,6 +33,7 @@ void cli_model_begin(struct cli *c, struct cli_model *m)
 	struct cli_json *j = &m->json;
 
 	j->out = &m->out;
+	m->cli = c;
 	json_object(j, NULL);
 	json_object(j, "meta");
 	json_object(j, "plugin");
@@ -60,11 +61,30 @@ void cli_model_begin(struct cli *c, struct cli_model *m)
 		json_text(j, "cluster", c->conf.cluster);
 		json_object_end(j);
 	}
+	m->meta_end = m->out.len;
 	json_object_end(j);
+}
+
+/* Which moment the rows are of, as --at takes it, into the meta part. */
+static void put_as_of(struct cli_model *m)
+{
+	struct mu_buf rest MU_CLEANUP(mu_buf_free) = {0};
+	struct cli_json j = {.out = &m->out, .depth = 2, .some = true};
+
+	if (!m->cli->pos)
+		return;
+	mu_buf_add(&rest, m->out.data + m->meta_end, m->out.len - m->meta_end);
+	m->out.len = m->meta_end;
+	json_object(&j, "as_of");
+	json_number(&j, "position", (int64_t)m->cli->pos);
+	json_number(&j, "now_usec", m->cli->now_usec);
+	json_object_end(&j);
+	mu_buf_add(&m->out, rest.data, rest.len);
 }
 
 int cli_model_end(struct cli_model *m)
 {
+	put_as_of(m);
 	json_array(&m->json, "errors");
 	json_array_end(&m->json);
 	json_array(&m->json, "warnings");

@@ -10,6 +10,8 @@
 struct cli_model {
 	struct mu_buf out;
 	struct cli_json json;
+	const struct cli *cli;
+	size_t meta_end; /* where the moment goes that the rows are of: known when they are there */
 };
 /* Only v0.0.40 is known: MODEL NULL means that. 0, MU_EINVAL, or 1 for "list": what there is has been
  * printed. */

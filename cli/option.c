@@ -442,6 +442,8 @@ int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cl
 		cli_version(stdout);
 		return 1;
 	}
+	c->as_of = cli_args_has(ret, OPT_as_of) && !cli_args_has(ret, OPT_json);
+	c->pin = c->as_of || cli_args_has(ret, OPT_json);
 	rc = cli_args_has(ret, OPT_json) ? cli_model_check(cli_args_value(ret, OPT_json), &err) : 0;
 	if (rc < 0) {
 		cli_error(c, "%s", err.text);

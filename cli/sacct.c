@@ -313,11 +313,11 @@ static int present(struct sacct *s, int64_t *ret, struct mu_err *err)
 	size_t n;
 
 	*ret = cli_now_usec();
-	if (!cli_args_has(s->args, OPT_at))
+	if (!cli_args_has(s->args, OPT_at) && !s->cli->pin)
 		return 0;
 	ask.has_what = 1;
 	ask.what = MU__WHAT__WHAT_CLUSTER;
-	int rc = cli_set_at(s->cli, cli_args_value(s->args, OPT_at), err);
+	int rc = cli_args_has(s->args, OPT_at) ? cli_set_at(s->cli, cli_args_value(s->args, OPT_at), err) : 0;
 	if (!rc)
 		rc = cli_query_all(s->cli, &ask, &mu__cluster_row__descriptor, &rows, &n, err);
 	if (!rc)

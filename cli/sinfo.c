@@ -606,6 +606,7 @@ int cli_sinfo(struct cli *c, int argc, char **argv)
 		rc = list_once(&s);
 		if (!iterate)
 			return rc;
+		cli_as_of(c);
 		printf("\n");
 		fflush(stdout);
 		nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);

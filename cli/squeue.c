@@ -596,6 +596,7 @@ int cli_squeue(struct cli *c, int argc, char **argv)
 		rc = list_once(&q);
 		if (!iterate)
 			return rc;
+		cli_as_of(c);
 		printf("\n");
 		fflush(stdout);
 		nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);

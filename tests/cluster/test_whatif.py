@@ -2,7 +2,9 @@
 import json
 import os
 
-from harness import check, equal, test, wait_until
+from harness import check, equal, size, test, wait_until
+from load import Load
+from test_kills import FAST
 
 SETTINGS = {"PriorityType": "priority/multifactor", "PriorityWeightFairshare": "10000", "PriorityWeightAge": "1000", "KillWait": "2"}
 
@@ -81,3 +83,44 @@ def test_bisect(t):
     check("reason=\"look\"" in text and text.splitlines()[-1].startswith("It was @%d." % said["events"][0]["pos"]), "it says %r", text)
     done = c.run(*words, "--good", bad, "--bad", good)
     check(done.code == 1 and "must lie behind" in done.err, "turned round it says %r", done.err)
+
+
+SHOWN = (["squeue"], ["squeue", "-o", "%i %j %T %M %L %S %Q %r %R"], ["sinfo", "-N"], ["sinfo", "-O", "NodeList,StateLong,CPUsState,Reason"], ["sacct", "-a", "-X"],
+         ["sacct", "-a", "-o", "JobID,State,Elapsed,Start,End,NodeList"], ["scontrol", "show", "job"], ["scontrol", "show", "node"], ["scontrol", "show", "partition"],
+         ["sprio", "-l"], ["sshare", "-a", "-l"])
+
+
+def one_moment(c, words, form):
+    """What is shown now under load, and again by the moment that the answer names."""
+    if form == "--json":
+        first = c.run(*words, "--json").ok().out
+        moment = json.loads(first)["meta"]["as_of"]
+        moment = "@%d,%d" % (moment["position"], moment["now_usec"])
+    else:
+        first = c.run(*words, "--as-of").ok().out
+        last = first.splitlines()[-1]
+        check(last.startswith("As of @"), "%s ends with %r", words, last)
+        moment = last.split()[2]
+    return first, moment
+
+
+@test(build="plain", seconds=7200)
+def test_as_of(t):
+    """Every answer knows its moment: asked for again by that it is the same, byte for byte, on whatever controller."""
+    c = t.cluster(settings=dict(FAST, **SETTINGS), nodes=2, cpus=8)
+    load = Load(c, 3)
+    try:
+        seen = []
+        for n in range(size("moments")):
+            words, form = t.draw.choice(SHOWN), t.draw.choice(["--as-of", "--json"])
+            if words[0] in ("sprio", "sshare"):
+                form = "--as-of"
+            seen.append((words, form) + one_moment(c, words, form))
+            words, form, first, moment = t.draw.choice(seen)
+            equal(c.run(*words, form, "--at", moment).ok().out, first, "%s %s --at %s beside what it was" % (" ".join(words), form, moment))
+    finally:
+        load.stop()
+    load.verify()
+    check(len({moment for _, _, _, moment in seen}) > len(seen) // 2, "the moments are all the same: nothing went on")
+    for words in (["squeue", "--at", "@5,"], ["squeue", "--at", "@5,x"], ["squeue", "--at", "@,5"]):
+        check(c.run(*words).code == 1, "%s is taken", words)
