@@ -134,9 +134,12 @@ static int bind_memory(Mu__StepOrder *o, const struct agent_placing *p, struct m
 	return code;
 }
 
-/* The CPUs near the GPU of this INDEX, as the configuration has them; NULL: not said. */
+/* The cores near the GPU of this INDEX, as it was found or as the configuration has them; NULL: not said. */
 static const char *cores_of(const struct agent *a, uint32_t index)
 {
+	const struct exe_unit *u = exe_inventory_unit((struct exe_inventory *)&a->inventory, "gpu", index);
+	if (u && u->row && u->row->cores && u->row->cores[0])
+		return u->row->cores;
 	for (size_t g = 0; g < a->inventory.gres_count; g++) {
 		const Mu__GresHave *have = a->inventory.gres[g];
 		if (have->name && strcmp(have->name, "gpu") == 0 && index >= have->first_index &&
@@ -146,14 +149,15 @@ static const char *cores_of(const struct agent *a, uint32_t index)
 	return NULL;
 }
 
-static bool is_near(const char *cores, const struct mu_bits *task)
+static bool is_near(const char *cores, uint32_t threads, const struct mu_bits *task)
 {
 	struct mu_bits near = {0};
 	bool some = false;
 	mu_bits_parse(&near, cores ? cores : "", EXE_CPUS_MAX);
-	for (uint32_t cpu = mu_bits_next(&near, 0); cpu != UINT32_MAX && !some;
-	     cpu = mu_bits_next(&near, cpu + 1))
-		some = mu_bits_test(task, cpu);
+	for (uint32_t core = mu_bits_next(&near, 0); core != UINT32_MAX && !some;
+	     core = mu_bits_next(&near, core + 1))
+		for (uint32_t t = 0; t < threads && !some; t++)
+			some = mu_bits_test(task, core * threads + t);
 	mu_bits_free(&near);
 	return some;
 }
@@ -180,7 +184,7 @@ static int bind_gpus(const struct agent *a, Mu__StepOrder *o, const struct agent
 	for (size_t t = 0; code == 0 && near.kind != MU_NEAR_NONE && count && t < o->n_task; t++) {
 		struct mu_bits got = {0};
 		for (uint32_t i = 0; i < count; i++)
-			close[i] = is_near(cores[i], &task[t]);
+			close[i] = is_near(cores[i], a->inventory.threads_per_core, &task[t]);
 		mu_near_gpus(&near, (uint32_t)t, count, close, given, &got);
 		mu_bits_print(&got, text, sizeof text);
 		o->task_gpus[o->n_task_gpus++] = mu_arena_strdup(p->arena, text);
