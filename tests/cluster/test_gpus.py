@@ -66,7 +66,7 @@ def test_gpus(t):
           ["cuda=0,1,2,3 nvidia=GPU-00000004,GPU-00000005,GPU-00000006,GPU-00000007 rocr=none job=4,5,6,7 on=4", " 4 5 6 7", "step=0 of=4"], "four cards")
     check("GRES=gpu:h100:4(IDX:4,5,6,7)" in c.run("scontrol", "show", "job", job, "-d").ok().out, "scontrol shows other cards")
     c.run("scancel", hold).ok()
-    c.wait_idle()
+    equal(settle(c, hold)[0], "CANCELLED", "the first job")
     # The same cards, one in three parts, and one fewer than the file says.
     parts = "".join("part card=0 uuid=MIG-%d gi=%d ci=0 name=NVIDIA_H100_80GB_HBM3_MIG_1g.10gb mem=9728\n" % (k, 7 + k) for k in range(3))
     c.stop("n1")
