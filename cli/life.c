@@ -138,6 +138,8 @@ static void job_words(const Mu__JobRow *j, const Mu__JobRow *before, struct mu_b
 	}
 	if (j->state != JOB_PENDING && j->node_list && (!before || before->state == JOB_PENDING))
 		mu_buf_printf(out, " on %s", j->node_list);
+	if (j->signal_seq && (!before || before->signal_seq != j->signal_seq))
+		mu_buf_printf(out, " signal=%u", j->pending_signal);
 	if (j->restarts && before && before->restarts != j->restarts)
 		mu_buf_printf(out, " restarts=%u", j->restarts);
 	if (mu_job_state_ended(j->state))

@@ -17,5 +17,7 @@ int life_task(struct cli *c, const struct cli_job_id *id, bool alone, uint32_t *
 /* scontrol show job N --history, show node X --history: lines, or one JSON object each. Exit code. */
 int life_job(struct cli *c, uint32_t job, bool json, FILE *out);
 int life_node(struct cli *c, const char *node, bool json, FILE *out);
+/* scontrol show job N --trail (cli/trail.c): what was done to its processes, by whom, and how they ended. */
+int life_trail(struct cli *c, uint32_t job, FILE *out);
 
 #endif

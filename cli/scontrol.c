@@ -671,6 +671,7 @@ int cli_scontrol(struct cli *c, int argc, char **argv)
 	s.details = cli_args_has(&args, OPT_details);
 	s.json = cli_args_has(&args, OPT_json);
 	s.history = cli_args_has(&args, OPT_history);
+	s.trail = cli_args_has(&args, OPT_trail);
 	s.all = cli_args_has(&args, OPT_all);
 	if ((cli_args_has(&args, OPT_at) && cli_set_at(c, cli_args_value(&args, OPT_at), &err)) ||
 	    cli_check_clusters(c, &args, &err)) {

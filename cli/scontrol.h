@@ -8,7 +8,7 @@
 struct scontrol {
 	struct cli *cli;
 	const struct cli_args *args;
-	bool oneline, details, json, all, history;
+	bool oneline, details, json, all, history, trail;
 };
 
 /* "show ENTITY [NAME...]": exit code. */

@@ -420,11 +420,13 @@ static int jobs_history(struct scontrol *s, const struct cli_job_id *id, size_t 
 	int rc = 0;
 
 	if (!ids) {
-		cli_error(s->cli, "--history of which job?");
+		cli_error(s->cli, "--%s of which job?", s->trail ? "trail" : "history");
 		return 1;
 	}
 	for (size_t i = 0; i < ids; i++)
-		rc |= life_task(s->cli, &id[i], false, &job) ? 1 : life_job(s->cli, job, s->json, stdout);
+		rc |= life_task(s->cli, &id[i], false, &job) ? 1
+		      : s->trail			     ? life_trail(s->cli, job, stdout)
+							     : life_job(s->cli, job, s->json, stdout);
 	return rc;
 }
 
@@ -439,7 +441,7 @@ static int show_jobs(struct scontrol *s, char **words, size_t count)
 		fprintf(stderr, "slurm_load_jobs error: %s\n", mu_strerror(MU_EJOBID));
 		return 1;
 	}
-	if (s->history)
+	if (s->history || s->trail)
 		return jobs_history(s, id, ids);
 	if (scontrol_load_jobs(s, id, ids, &rows, &n, &err))
 		return load_error(s, "jobs", &err);

@@ -57,10 +57,12 @@ static void face_of(struct mu_view row, const uint32_t *list, size_t count, stru
 			mu_buf_add(out, f.begin, (size_t)(f.end - f.begin));
 }
 
-/* uid, state, reason, detail, attempt, restarts, partition, limit, plan, nodes, end. */
+/* uid, state, reason, detail, attempt, restarts, partition, limit, plan, nodes, end, signal, what befell it.
+ */
 static void job_face(struct mu_view row, struct mu_buf *out)
 {
-	static const uint32_t list[] = {3, 8, 9, 10, 13, 14, 20, 23, 46, 51, 60, 61, 64, 65, 66, 67, 92};
+	static const uint32_t list[] = {3,  8,	9,  10, 13, 14, 20, 23, 46, 51, 60, 61,
+					64, 65, 66, 67, 68, 69, 70, 81, 82, 92, 94};
 
 	face_of(row, list, sizeof list / sizeof *list, out);
 }
@@ -315,7 +317,8 @@ static int fits(const struct face *e, uint32_t job, const char *node, uint32_t u
 		return (job && names_number(e->body, 1, job)) || (node && names_text(e->body, 3, node)) ? 2
 													: 1;
 	case 70:
-		/* A task of an array gets its row as it starts: the decision names the row in which it waited. */
+		/* A task of an array gets its row as it starts: the decision names the row in which it
+		 * waited. */
 		return decided_names(e->body, job, node) ? 2 : job && first;
 	default:
 		return 1;

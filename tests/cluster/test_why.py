@@ -2,6 +2,7 @@
 import json
 
 from harness import USER, check, equal, test, wait_until
+from test_steps import settle
 
 
 def why(c, *words):
@@ -87,3 +88,31 @@ def test_plan(t):
     check("JobArrayTaskLimit" in said and "submitted by root" in said, "the wait of a task is told as %r", said)
     check("Invalid job id" in c.run("muster", "why", "%d_7" % array).err, "a task that is not there is accepted")
     wait_until("all is over", 20, lambda: not c.run("squeue", "-h").ok().out)
+@test()
+def test_trail(t):
+    """scontrol show job --trail: a user's signals, a cancel, the kernel's kill for memory; each with its author, down to the step's end."""
+    c = t.cluster(controllers=1, nodes=1, cpus=4, settings={"KillWait": "2"})
+    script = c.script("#!/bin/sh\ntrap 'echo heard' USR1\necho began\nwhile :; do sleep 0.1; done\n", name="wait.sh")
+    job = c.sbatch("--mem=100", "-o", "out", script, user=USER)
+    wait_until("the job's word", 60, lambda: "began" in c.read("out", 60))
+    c.run("scancel", "-b", "--signal=USR1", job, user=USER).ok()
+    wait_until("the signal", 60, lambda: "heard" in c.read("out"))
+    c.run("scancel", job).ok()
+    equal(settle(c, job)[0], "CANCELLED", "the job")
+    lines = c.run("scontrol", "show", "job", job, "--trail", user=USER).ok().out.splitlines()
+
+    def row(*words):
+        found = [k for k, line in enumerate(lines) if all(word in line for word in words)]
+        check(found, "no line with %s in %s", words, lines)
+        return found[0]
+    equal(lines[0], "JobId=%d" % job, "the heading")
+    marks = [row("RUNNING", "decided in pass"), row("signal 10 (USR1) for the batch script", "job_signal by " + USER),
+             row("CANCELLED", "cancelled by uid 0", "job_signal by root"), row("CANCELLED", "told by node n1", "step batch")]
+    equal(marks[:3], sorted(marks[:3]), "their order in %s" % lines)
+    greedy = c.sbatch("--mem=40", "--wrap", "python3 -c 'x = bytearray(200 << 20); x[::4096] = b\"x\" * len(x[::4096])'", user=USER)
+    equal(settle(c, greedy)[0], "OUT_OF_MEMORY", "the greedy job")
+    lines = c.run("scontrol", "show", "job", greedy, "--trail").ok().out.splitlines()
+    row("step batch OUT_OF_MEMORY", "the kernel killed 1 for memory", "told by node n1")
+    row("OUT_OF_MEMORY", "attempt_ended")
+    c.run("scontrol", "show", "job", "--trail").refused("--trail of which job?")
+    c.run("scontrol", "show", "job", "99999", "--trail").refused("Invalid job id specified")
