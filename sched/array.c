@@ -225,8 +225,8 @@ static struct sch_job *twin(struct sch_state *st, const struct sch_job *j)
 	sch__str_ref(k->resv);
 	sch__str_ref(k->licenses);
 	k->plan_nodes = NULL;
-	k->plan_tasks = NULL;
-	k->plan_task_count = 0;
+	k->plan_tasks = k->plan_gpus = NULL;
+	k->plan_task_count = k->plan_gpu_count = 0;
 	k->plan_start_usec = 0;
 	k->depend = NULL;
 	k->depend_count = 0;

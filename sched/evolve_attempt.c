@@ -154,7 +154,9 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 		if (!j->run)
 			j->end_usec = 0;
 	}
-	bool prolog = j->reason == REASON_Prolog, launch = prolog || j->reason == REASON_JobLaunchFailure;
+	bool prolog = j->reason == REASON_Prolog;
+	/* An operator who released it has forgiven the failures that its reason may still name. */
+	bool launch = j->launch_failures && (prolog || j->reason == REASON_JobLaunchFailure);
 	set_state(st, j, JOB_PENDING);
 	nodes_completing(st, j);
 	j->restarts++; /* Also without a run in between: each time it ends is a record of its own. */
