@@ -434,6 +434,13 @@ GET(batch_flag)
 {
 	mu_buf_printf(out, "%d", SPEC->batch ? 1 : 0);
 }
+GET(core_spec)
+{
+	if (SPEC->has_core_spec)
+		mu_buf_printf(out, "%u", SPEC->core_spec);
+	else
+		mu_buf_str(out, "N/A");
+}
 GET(contiguous)
 {
 	mu_buf_printf(out, "%d", SPEC->contiguous ? 1 : 0);

@@ -395,6 +395,11 @@ void cli_model_node(struct cli_json *j, const struct cli *c, const Mu__NodeRow *
 	when(j, "boot_time", n->boot_usec);
 	when(j, "slurmd_start_time", n->agent_start_usec);
 	when(j, "last_busy", n->last_busy_usec);
+	when(j, "resume_after", n->resume_usec);
+	json_text(j, "comment", n->comment);
+	json_text(j, "extra", n->extra);
+	json_text(j, "instance_id", n->instance_id);
+	json_text(j, "instance_type", n->instance_type);
 	mu_buf_reset(&gres);
 	cli_node_tres(n, &gres);
 	with(j, "tres", &gres);

@@ -24,6 +24,15 @@ int scontrol_errnumstr(struct scontrol *s, const char *word);
 int scontrol_update(struct scontrol *s, char **words, size_t count);
 int scontrol_create(struct scontrol *s, char **words, size_t count);
 int scontrol_delete(struct scontrol *s, char **words, size_t count);
+/* A word of those, split at its first "=" (or "+=" and "-="). VALUE is NULL where there is none. */
+enum { SCONTROL_KEYS_MAX = 128 };
+struct scontrol_pair {
+	const char *key, *value;
+	char sign; /* 0, '+', '-' */
+};
+/* Does KEY name NAME? Its first letters will do, at least LEAST of them. */
+bool scontrol_is_key(const char *key, const char *name, size_t least);
+int scontrol_update_jobs(struct scontrol *s, const struct scontrol_pair *pairs, size_t count);
 /* hold, uhold, release, requeue, requeuehold, suspend ... on job lists. */
 int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count);
 int scontrol_write(struct scontrol *s, char **words, size_t count);

@@ -316,6 +316,27 @@ static int set_switches(const struct cli_given *g, Mu__JobSpec *spec, struct mu_
 	return 0;
 }
 
+static int set_gres_flags(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec,
+			  struct mu_err *err)
+{
+	size_t count;
+	char **words = cli_split(arena, g->value, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcasecmp(words[i], "enforce-binding") == 0)
+			spec->has_near_gpus = spec->near_gpus = 1;
+		else if (strcasecmp(words[i], "disable-binding") == 0)
+			spec->has_any_cpus = spec->any_cpus = 1;
+		else if (strcasecmp(words[i], "allow-task-sharing") !=
+			 0) /* As it is without --gpus-per-task. */
+			return bad(
+			    g, "enforce-binding, disable-binding or allow-task-sharing; no device is shared",
+			    err);
+	}
+	return spec->near_gpus && spec->any_cpus ? bad(g, "one of enforce-binding and disable-binding", err)
+						 : 0;
+}
+
 static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
 {
 	switch (g->option->id) {
@@ -331,6 +352,8 @@ static int set_own(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpe
 		return set_extra_node_info(g, spec, err);
 	case OPT_gres:
 		return set_gres("gres", g->value, arena, spec, err);
+	case OPT_gres_flags:
+		return set_gres_flags(g, arena, spec, err);
 	case OPT_gpus_per_node:
 		return set_gres("gpus-per-node", mu_arena_printf(arena, "gpu:%s", g->value), arena, spec,
 				err);
@@ -363,7 +386,7 @@ static bool is_remembered(int option)
 {
 	static const int list[] = {
 	    OPT_gpus,	      OPT_gpus_per_node, OPT_gpus_per_task, OPT_gpus_per_socket,
-	    OPT_cpus_per_gpu, OPT_mem_per_gpu,	 OPT_tres_per_task};
+	    OPT_cpus_per_gpu, OPT_mem_per_gpu,	 OPT_tres_per_task, OPT_gres_flags};
 
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
 		if (list[i] == option)
@@ -608,6 +631,32 @@ int cli_spec_step(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err)
 	return 0;
 }
 
+/* What kind of program it is says how many threads of a core and tasks of a socket it can use. */
+static int apply_hint(const struct cli_args *args, Mu__JobSpec *spec, struct mu_err *err)
+{
+	static const int rivals[] = {OPT_ntasks_per_core, OPT_threads_per_core, OPT_extra_node_info,
+				     OPT_cpu_bind};
+	const struct cli_given *g = cli_args_last(args, OPT_hint);
+
+	if (!g || !g->value)
+		return 0;
+	for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++) {
+		const struct cli_given *r = cli_args_last(args, rivals[i]);
+
+		if (r && r->level == g->level && g->level != CLI_ENVIRONMENT)
+			return mu_fail(err, MU_EINVAL, "--hint and --%s are mutually exclusive.",
+				       r->option->name);
+		if (r && r->level >= g->level)
+			return 0;
+	}
+	if (strcasecmp(g->value, "multithread") == 0)
+		return 0;
+	spec->has_threads_per_core = spec->threads_per_core = 1;
+	if (strcasecmp(g->value, "memory_bound") == 0 && !spec->has_ntasks_per_socket)
+		spec->has_ntasks_per_socket = spec->ntasks_per_socket = 1;
+	return 0;
+}
+
 static int together(const struct cli_args *args, struct mu_arena *arena, Mu__JobSpec *spec,
 		    struct mu_err *err)
 {
@@ -621,6 +670,8 @@ static int together(const struct cli_args *args, struct mu_arena *arena, Mu__Job
 	    spec->time_min_sec > spec->time_limit_sec)
 		return mu_fail(err, MU_EINVAL, "Invalid --time-min specification: it is longer than --time");
 	rc = one_memory(args, spec, err);
+	if (!rc)
+		rc = apply_hint(args, spec, err);
 	if (!rc)
 		rc = per_task(args, arena, spec, err);
 	if (!rc)
@@ -638,10 +689,6 @@ static int check_hint(const struct cli_given *g, struct mu_err *err)
 	int64_t number;
 
 	switch (g->option->id) {
-	case OPT_core_spec:
-		return mu_number_parse("--core-spec", g->value, 0, UINT16_MAX, &number, err);
-	case OPT_thread_spec:
-		return mu_number_parse("--thread-spec", g->value, 0, UINT16_MAX, &number, err);
 	case OPT_wait_all_nodes:
 		return mu_number_parse("--wait-all-nodes", g->value, 0, 1, &number, err);
 	case OPT_distribution:

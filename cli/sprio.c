@@ -48,7 +48,10 @@ GET(priority_norm)
 	if (c->prio->job)
 		mu_buf_printf(out, "%.14f", (double)c->prio->priority / 4294967295.0);
 }
-NUMBER(site, site)
+GET(site)
+{
+	mu_buf_printf(out, "%lld", (long long)c->prio->site);
+}
 NUMBER(age, age)
 NUMBER(assoc, assoc)
 NUMBER(fair, fair)

@@ -8,6 +8,7 @@
 #include "proto/base/arena.h"
 #include "proto/base/err.h"
 #include "proto/conf.pb-c.h"
+#include "proto/event.pb-c.h"
 
 /* GresConf.env: which variables tell a job of its GPUs, Flags= of gres.conf. Numbers in the log. */
 enum mu_gpu_env {
@@ -34,6 +35,12 @@ typedef void (*mu_conf_note)(void *arg, const char *sentence);
  * partition of unknown nodes. 0, MU_ESYNTAX or MU_EINVAL. */
 int mu_conf_parse(const char *file, const char *text, mu_conf_reader reader, mu_conf_note note, void *arg, struct mu_arena *arena,
 		  Mu__Config **ret_config, struct mu_err *err);
+
+/* Reads one word of a PartitionName line, as scontrol update and create take it, into UPDATE: its conf gets the value, its clear
+ * the numbers of fields that the value makes absent (ALL, UNLIMITED, none). "" takes a word back. Nodes stays text. NOTE gets
+ * the remark about a word that acts on nothing; may be NULL. All memory is ARENA's. 0, or MU_EINVAL with what may be given. */
+int mu_conf_partition_word(const char *key, const char *value, mu_conf_note note, void *arg, struct mu_arena *arena,
+			   Mu__PartitionUpdate *update, struct mu_err *err);
 
 /* The value of KEY (case-blind) in CONFIG->key, or DEFAULT_VALUE where the key is not there or unset. Borrowed. Numbers come
  * with their unit ("300 sec"), which strtol leaves alone. */

@@ -32,7 +32,7 @@ static const struct word node_words[] = {
     {"Boards", NUMBER, NODE(boards), NODE(has_boards), 1, 65535, NULL},
     {"CPUs", NUMBER, NODE(cpus), NODE(has_cpus), 1, 65535, NULL},
     {"Procs", NUMBER, NODE(cpus), NODE(has_cpus), 1, 65535, NULL},
-    {"CPUSpecList", IDLE, 0, 0, 0, 0, NULL},
+    {"CPUSpecList", KEEP, 0, 0, 0, 0, NULL},
     {"CoreSpecCount", NUMBER, NODE(core_spec_count), NODE(has_core_spec_count), 0, 65535, NULL},
     {"CoresPerSocket", NUMBER, NODE(cores_per_socket), NODE(has_cores_per_socket), 1, 65535, NULL},
     {"CpuBind", IDLE, 0, 0, 0, 0, NULL},
@@ -615,10 +615,6 @@ static int check_partition(struct conf *c, const Mu__PartitionConf *part)
 	if (part->has_default_time_sec && part->max_time_sec >= 0 &&
 	    (part->default_time_sec < 0 || part->default_time_sec > part->max_time_sec))
 		return conf__fail(c, MU_EINVAL, "DefaultTime is above MaxTime");
-	if (part->alloc_nodes && strcasecmp(part->alloc_nodes, "ALL"))
-		without_effect(c, "AllocNodes");
-	if (part->alternate)
-		without_effect(c, "Alternate");
 	if (part->oversubscribe && strchr(part->oversubscribe, ':'))
 		conf__note(c, "OverSubscribe",
 			   "jobs do not share CPUs: YES and FORCE are kept and shown, and act as NO");
@@ -697,5 +693,83 @@ int conf__finish_partitions(struct conf *c)
 		stand_at(c, line);
 		rc = part_line(c, line, &base);
 	}
+	return rc;
+}
+
+/* ---- one word at a time ---- */
+
+static void note_clear(Mu__PartitionUpdate *u, uint32_t field, struct mu_arena *arena)
+{
+	uint32_t *grown = mu_arena_alloc(arena, (u->n_clear + 1) * sizeof(*grown));
+	if (u->n_clear)
+		memcpy(grown, u->clear, u->n_clear * sizeof(*grown));
+	grown[u->n_clear++] = field;
+	u->clear = grown;
+}
+
+static const ProtobufCFieldDescriptor *field_at(const Mu__PartitionConf *part, size_t offset)
+{
+	const ProtobufCMessageDescriptor *d = part->base.descriptor;
+	for (unsigned i = 0; i < d->n_fields; i++)
+		if (d->fields[i].offset == offset)
+			return &d->fields[i];
+	return NULL;
+}
+
+/* Whether the word, as it was just read, says nothing. */
+static bool says_nothing(const struct word *w, const Mu__PartitionConf *part)
+{
+	const uint8_t *at = (const uint8_t *)part;
+	if (w->kind == LIST)
+		return *(const size_t *)(at + w->has) == 0;
+	if (w->kind == TEXT || w->kind == WORD)
+		return !**(char *const *)(at + w->at);
+	return !*(const protobuf_c_boolean *)(at + w->has);
+}
+
+/* Of two words that exclude each other the one that is given last stands. */
+static const char *rival(const char *name)
+{
+	static const char *const pairs[][2] = {{"DefMemPerCPU", "DefMemPerNode"},
+					       {"MaxMemPerCPU", "MaxMemPerNode"}};
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		for (int k = 0; k < 2; k++)
+			if (!strcmp(pairs[i][k], name))
+				return pairs[i][!k];
+	return NULL;
+}
+
+static int partition_word(struct conf *c, const char *key, const char *value, Mu__PartitionUpdate *u)
+{
+	struct conf__pair pair = {key, value};
+	const struct word *w = find_word(c, part_words, PART_WORDS, key, "PartitionName");
+	Mu__PartitionConf *part = u->conf;
+	if (!w)
+		return MU_EINVAL;
+	if (!*value && w->kind != KEEP && w->kind != IDLE) {
+		const ProtobufCFieldDescriptor *f = w->kind == OWN ? NULL : field_at(part, w->at);
+		if (!f)
+			return conf__fail(c, MU_EINVAL, "%s has no value", w->name);
+		note_clear(u, f->id, c->arena);
+		return 0;
+	}
+	int rc = part_word(c, &pair, part);
+	if (rc || w->kind == KEEP || w->kind == IDLE || w->kind == OWN)
+		return rc;
+	if (says_nothing(w, part))
+		note_clear(u, field_at(part, w->at)->id, c->arena);
+	const char *other = rival(w->name);
+	for (size_t i = 0; other && i < PART_WORDS; i++)
+		if (!strcmp(part_words[i].name, other))
+			note_clear(u, field_at(part, part_words[i].at)->id, c->arena);
+	return 0;
+}
+
+int mu_conf_partition_word(const char *key, const char *value, mu_conf_note note, void *arg,
+			   struct mu_arena *arena, Mu__PartitionUpdate *update, struct mu_err *err)
+{
+	struct conf c = {.note = note, .arg = arg, .arena = arena, .err = err};
+	int rc = partition_word(&c, key, value, update);
+	mu_map_clear(&c.notes);
 	return rc;
 }

@@ -14,6 +14,8 @@ int conf__fail(struct conf *c, int code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
+	if (!c->file) /* One word alone. */
+		return mu_fail(c->err, code, "%s", sentence);
 	if (!c->line)
 		return mu_fail(c->err, code, "%s: %s", c->file, sentence);
 	return mu_fail(c->err, code, "%s line %d: %s", c->file, c->line, sentence);
@@ -25,7 +27,9 @@ void conf__note(struct conf *c, const char *key, const char *note)
 		return;
 	if (!c->note)
 		return;
-	if (c->line)
+	if (!c->file)
+		c->note(c->arg, mu_arena_printf(c->arena, "%s: %s", key, note));
+	else if (c->line)
 		c->note(c->arg, mu_arena_printf(c->arena, "%s line %d: %s: %s", c->file, c->line, key, note));
 	else
 		c->note(c->arg, mu_arena_printf(c->arena, "%s: %s: %s", c->file, key, note));

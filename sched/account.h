@@ -238,11 +238,11 @@ struct sch_factors {
 	uint64_t factor[SCH_WEIGHTS]; /* Q32 */
 	uint64_t part[SCH_WEIGHTS];   /* weighted, whole */
 	uint64_t tres[SCH_TRES_MAX];  /* weighted, whole; part[SCH_W_TRES] is their sum */
-	int64_t nice;
+	int64_t nice, site;
 	uint32_t priority;
 };
-void sch__factors(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p, int64_t nice,
-		  struct sch_factors *ret);
+void sch__factors(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
+		  const Mu__JobSpec *spec, struct sch_factors *ret);
 void sch__priorities_tick(struct sch_ev *ev); /* a slice of computing them anew, when that is due */
 int64_t sch__priorities_due(const struct sch_state *st);
 

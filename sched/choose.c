@@ -139,6 +139,40 @@ static bool take_required(struct search *c)
 	return true;
 }
 
+static bool may_lead(const struct search *c, const struct sch_node *n)
+{
+	return sch__features_match(c->need->shape->batch->text, n, SCH_ANY_CHOICE);
+}
+
+/* One of the nodes must be fit to run the script. */
+static bool take_leader(struct search *c)
+{
+	for (uint32_t i = 0; i < c->fixed; i++)
+		if (may_lead(c, c->pick[i].node))
+			return true;
+	for (uint32_t r = mu_bits_next(c->candidates, 0); r != UINT32_MAX;
+	     r = mu_bits_next(c->candidates, r + 1))
+		if (may_lead(c, c->o->st->by_rank[r]) && !taken(c, r) && take(c, r)) {
+			c->fixed = c->count;
+			return true;
+		}
+	return false;
+}
+
+/* The script runs on the first. */
+static bool put_leader_first(struct search *c)
+{
+	uint32_t i = 0;
+	while (i < c->count && !may_lead(c, c->pick[i].node))
+		i++;
+	if (i == c->count)
+		return false;
+	struct sch_pick leader = c->pick[i];
+	memmove(c->pick + 1, c->pick, i * sizeof(c->pick[0]));
+	c->pick[0] = leader;
+	return true;
+}
+
 /* So many nodes of each kind that --constraint counts; nodes that are required count as well. */
 static bool take_groups(struct search *c, const char *expr, const struct sch_features *kind)
 {
@@ -394,6 +428,18 @@ static bool alone(struct search *c, uint32_t *hint)
 	return false;
 }
 
+/* pack_serial_at_end: the last node that takes a job of one CPU. */
+static bool last(struct search *c)
+{
+	for (uint32_t r = c->o->st->node_count; r-- > 0;)
+		if (mu_bits_test(c->candidates, r) && take(c, r)) {
+			if (enough(c))
+				return true;
+			slide(c, 0);
+		}
+	return false;
+}
+
 /* ---- what each gets ---- */
 
 /* Turns what each chosen node could take into what it gets: at least one task each, the first ones filled. */
@@ -470,6 +516,8 @@ static bool fill(struct search *c, uint32_t *hint)
 		return neighbours(c);
 	if (!take_required(c) || c->count > c->goal.max)
 		return false;
+	if (s->batch && (!take_leader(c) || c->count > c->goal.max))
+		return false;
 	if (s->features && s->feature_kind.groups &&
 	    (!take_groups(c, s->features->text, &s->feature_kind) || c->count > c->goal.max))
 		return false;
@@ -477,6 +525,9 @@ static bool fill(struct search *c, uint32_t *hint)
 		return best_of_all(c, by_room);
 	if (c->need->emptiest)
 		return best_of_all(c, by_idle);
+	if (!c->fixed && s->ntasks == 1 && s->cpus_per_task == 1 && s->nodes_min == 1 &&
+	    c->o->st->config.serial_at_end)
+		return last(c);
 	if (!c->fixed && c->goal.min <= 1 && c->goal.want <= 1) {
 		if ((!hint || *hint != UINT32_MAX) && alone(c, hint))
 			return true;
@@ -500,13 +551,25 @@ static void narrow(const struct search *c, const char *expr, uint32_t choice, st
 		ret->word[i] &= i < c->candidates->words ? c->candidates->word[i] : 0;
 }
 
+/* Those of the candidates that have what the job prefers, in SOME. */
+static void prefer(struct search *c, struct mu_bits *some)
+{
+	struct mu_bits liked = {0};
+	narrow(c, c->need->shape->prefer->text, SCH_ANY_CHOICE, &liked);
+	mu_bits_free(some);
+	*some = liked;
+	c->candidates = some;
+}
+
 uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
 		     const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
 		     uint64_t *steps, struct sch_pick *ret)
 {
 	const struct sch_shape *s = need->shape;
-	uint32_t choices = s->features ? s->feature_kind.choices : 0, count = 0;
-	for (uint32_t i = 0; i < (choices ? choices : 1) && !count; i++) {
+	uint32_t choices = s->features ? s->feature_kind.choices : 0, each = choices ? choices : 1, count = 0;
+	/* With a preference all is tried twice: among the nodes that have it first. */
+	for (uint32_t k = s->prefer ? 0 : each; k < 2 * each && !count; k++) {
+		uint32_t i = k % each;
 		struct search c = {.need = need,
 				   .o = o,
 				   .candidates = candidates,
@@ -519,7 +582,10 @@ uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
 			narrow(&c, s->features->text, i, &some);
 			c.candidates = &some;
 		}
-		if (fill(&c, choices ? NULL : hint) && deal_out(&c))
+		if (k < each)
+			prefer(&c, &some);
+		if (fill(&c, choices || s->prefer ? NULL : hint) && deal_out(&c) &&
+		    (!s->batch || put_leader_first(&c)))
 			count = c.count;
 		mu_bits_free(&some);
 	}

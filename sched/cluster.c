@@ -74,6 +74,8 @@ static void class_key(const struct sch_node *n, struct mu_hash *ret)
 	SCH_SET(&row, real_memory_mib, n->row->real_memory_mib);
 	SCH_SET(&row, tmp_disk_mib, n->row->tmp_disk_mib);
 	if (n->row->conf) {
+		conf.n_extra = n->row->conf->n_extra;
+		conf.extra = n->row->conf->extra;
 		conf.n_feature = n->row->conf->n_feature;
 		conf.feature = n->row->conf->feature;
 		SCH_SET(&conf, core_spec_count, n->row->conf->core_spec_count);
@@ -140,7 +142,7 @@ static bool silence_counts(const struct sch_node *n)
 	return n->row->base_state == NODE_IDLE;
 }
 
-void sch__node_silence_drop(struct sch_state *st, struct sch_node *n)
+void sch__node_moments_drop(struct sch_state *st, struct sch_node *n)
 {
 	uint8_t key[12];
 	if (n->silent_key > 0) {
@@ -150,12 +152,22 @@ void sch__node_silence_drop(struct sch_state *st, struct sch_node *n)
 		st->heard_count--;
 	}
 	n->silent_key = 0;
+	if (n->resume_key) {
+		sch__pair_key(key, n->resume_key, n->order);
+		mu_map_del(&st->resumes, key, sizeof(key));
+	}
+	n->resume_key = 0;
 }
 
-void sch__node_silence_index(struct sch_state *st, struct sch_node *n)
+void sch__node_moments_index(struct sch_state *st, struct sch_node *n)
 {
 	uint8_t key[12];
-	sch__node_silence_drop(st, n);
+	sch__node_moments_drop(st, n);
+	if (n->row->resume_usec) {
+		n->resume_key = n->row->resume_usec;
+		sch__pair_key(key, n->resume_key, n->order);
+		mu_map_put(&st->resumes, key, sizeof(key), n);
+	}
 	if (!silence_counts(n))
 		return;
 	if (n->row->heard_usec == 0) {
@@ -179,7 +191,7 @@ void sch__node_heard(struct sch_state *st, struct sch_node *n, int64_t usec)
 		sch__touch(st, &n->rec);
 		sch__node_index(st, n);
 	}
-	sch__node_silence_index(st, n);
+	sch__node_moments_index(st, n);
 }
 
 enum sch_part_state sch__part_state(const char *word)
@@ -239,6 +251,7 @@ static void scheduler_derive(struct sch_config_rec *r, const Mu__Config *c)
 {
 	const char *text = mu_conf_get(c, "SchedulerParameters", "");
 	r->backfill = strcasecmp(mu_conf_get(c, "SchedulerType", "sched/backfill"), "sched/builtin") != 0;
+	r->serial_at_end = contains(text, "pack_serial_at_end");
 	r->bf_max_job = (uint32_t)parameter(text, "bf_max_job_test", SCH_BF_MAX_JOB_TEST);
 	r->bf_max_user = (uint32_t)parameter(text, "bf_max_job_user", 0);
 	r->bf_max_part = (uint32_t)parameter(text, "bf_max_job_part", 0);
@@ -257,6 +270,8 @@ void sch__config_derive(struct sch_state *st)
 	st->config.by_core = !st->config.by_socket && !contains(c->select_type_parameters, "CR_CPU");
 	st->config.lln = contains(c->select_type_parameters, "CR_LLN");
 	st->config.one_task_per_core = contains(c->select_type_parameters, "CR_ONE_TASK_PER_CORE");
+	st->config.near = contains(c->select_type_parameters, "ENFORCE_BINDING_GRES");
+	st->config.spec_usage = mu_conf_on(c, "AllowSpecResourcesUsage", 0);
 	st->config.memory = contains(c->select_type_parameters, "MEMORY");
 	st->config.enforce = c->enforce_part_limits && (strcasecmp(c->enforce_part_limits, "ALL") == 0 ||
 							strcasecmp(c->enforce_part_limits, "YES") == 0)
@@ -280,6 +295,7 @@ int sch__node_build(struct sch_state *st, Mu__NodeRow *row, struct sch_node **re
 	n->rec.change = UINT32_MAX;
 	n->row = row;
 	n->order = row->order;
+	sch__inventory_spec(n);
 	sch__room_init(&n->room, n);
 	mu_map_put_str(&st->node_by_name, row->name, n);
 	*ret = n;
@@ -291,6 +307,7 @@ void sch__node_free(struct sch_state *st, struct sch_node *n)
 	if (n->class)
 		sch__node_unclass(st, n);
 	sch__room_free(&n->room, n);
+	mu_bits_free(&n->spec);
 	sch__free(st, n->hold, n->hold_cap * sizeof(n->hold[0]));
 	mu__node_row__free_unpacked(n->row, NULL);
 	sch__free(st, n, sizeof(*n));

@@ -93,6 +93,11 @@ static bool over_limit(struct sch_pass *p, const struct sch_lane *l, struct sch_
 	return reason != REASON_None;
 }
 
+static int64_t limit_of(const struct sch_pass *p, const struct sch_job *j, const struct sch_part *part)
+{
+	return p->limit_sec ? p->limit_sec : sch__job_limit_in(j, part);
+}
+
 static void begin_on(struct sch_pass *p, const struct sch_node *n, const Mu__AllocNode *row,
 		     const struct sch_job *j, const struct sch_attempt *a)
 {
@@ -104,7 +109,7 @@ static void begin_on(struct sch_pass *p, const struct sch_node *n, const Mu__All
 	b->part = a->part;
 	int64_t now = p->st->cluster->now_usec,
 		from = sch__pass_plan_of(p, j) ? sch__counted_from(j, now) : now;
-	b->until_usec = from + sch__resv_length(p->st, p->in, from, sch__span(sch__job_limit_in(j, a->part)));
+	b->until_usec = from + sch__resv_length(p->st, p->in, from, sch__span(limit_of(p, j, a->part)));
 	sch__pass_add(p, &p->begun, b, 0);
 	if (p->line)
 		sch__line_ends(p->line, n, j, a->part, row, b->exclusive, b->until_usec);
@@ -123,6 +128,7 @@ static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 	SCH_SET(s, attempt, j->attempt + 1);
 	s->partition = l->part->row->conf->name;
 	s->reservation = p->in ? p->in->row->name : NULL;
+	SCH_SET(s, limit_sec, p->limit_sec);
 	s->alloc = mu_arena_alloc(p->arena, (count + 1) * sizeof(s->alloc[0]));
 	s->n_alloc = count;
 	for (uint32_t i = 0; i < count; i++)
@@ -151,7 +157,7 @@ static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 	p->given_up += planned;
 	if (p->line)
 		sch__line_lic(p->line, j, p->st->cluster->now_usec,
-			      p->st->cluster->now_usec + sch__span(sch__job_limit_in(j, a->part)), false);
+			      p->st->cluster->now_usec + sch__span(limit_of(p, j, a->part)), false);
 	if (planned && p->line) {
 		count = sch__plan_picks(p->st, j, p->arena, p->pick);
 		sch__line_unplan(p->line, j, p->pick, count);
@@ -247,10 +253,10 @@ static void block(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 	l->blocker = j;
 }
 
-/* How many nodes of p->pick the job gets now; 0: it does not fit. */
-static uint32_t choose_now(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j)
+/* How many nodes of p->pick the job gets now for LIMIT_SEC; 0: it does not fit. */
+static uint32_t choose_for(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j, int64_t limit_sec)
 {
-	int64_t now = p->st->cluster->now_usec, length = sch__length(sch__job_limit_in(j, a->part));
+	int64_t now = p->st->cluster->now_usec, length = sch__length(limit_sec);
 	if (p->in)
 		length = sch__resv_length(p->st, p->in, now, length);
 	int64_t until = now + length;
@@ -283,6 +289,27 @@ static uint32_t choose_now(struct sch_pass *p, struct sch_attempt *a, struct sch
 	}
 	mu_bits_free(&candidates);
 	return count;
+}
+
+/* The same for its limit or, where --time-min allows it, for the longest of shorter ones, to the minute. */
+static uint32_t choose_now(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j)
+{
+	int64_t most = sch__job_limit_in(j, a->part), least = j->time_min_sec;
+	uint32_t count = choose_for(p, a, j, most);
+	p->limit_sec = 0;
+	if (count || a->failed || !p->st->config.backfill || !sch__job_limit_may(j, a->part, least) ||
+	    !choose_for(p, a, j, least))
+		return count;
+	int64_t over = most < 0 ? least + p->st->config.bf_window_usec / SCH_USEC : most;
+	while (over - least > 60) {
+		int64_t mid = over - least < 120 ? least + 60 : least + (over - least) / 120 * 60;
+		if (choose_for(p, a, j, mid))
+			least = mid;
+		else
+			over = mid;
+	}
+	p->limit_sec = least;
+	return choose_for(p, a, j, least);
 }
 
 static void drop_own_plan(struct sch_pass *p, const struct sch_lane *l, const struct sch_job *j)

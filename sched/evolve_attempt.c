@@ -172,6 +172,11 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	j->resv_end_usec = 0;
 	sch__plan_clear(st, j);
 	sch__str_set(st, &j->partition, j->shape->part[0]->text);
+	if (j->time_min_sec) { /* The last run may have had less than it asked for. */
+		const Mu__JobSpec *spec = sch__spec_open(j->spec, ev->arena);
+		const struct sch_part *part = sch__first_part(st, j);
+		j->time_limit_sec = part ? sch__part_limit(part, spec) : j->time_limit_sec;
+	}
 	if (j->run)
 		j->run->pending_signal = j->run->signal_flags = 0;
 	sch__reason(st, j, REASON_None, NULL);
@@ -244,7 +249,7 @@ static int64_t limit_at_start(const struct sch_ev *ev, const struct sch_job *j, 
 
 /* Everything has been checked: ALLOC (taken over) fits, the job waits, P is one of its partitions. */
 void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
-		    struct sch_alloc *alloc, uint32_t count, bool exclusive)
+		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec)
 {
 	struct sch_state *st = ev->st;
 	sch__queue_out(st, j);
@@ -266,7 +271,7 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	sch__str_set(st, &j->resv, in ? in->row->name : NULL);
 	j->resv_end_usec = sch__resv_job_end(st, in);
 	sch__str_set(st, &j->partition, p->row->conf->name);
-	j->time_limit_sec = limit_at_start(ev, j, p);
+	j->time_limit_sec = shorter_sec ? shorter_sec : limit_at_start(ev, j, p);
 	sch__reason(st, j, REASON_None, NULL);
 	name_nodes(ev, run);
 	sch__steps_drop(st, j->id, j->attempt);

@@ -2,6 +2,7 @@
 #include "sched/state.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "proto/conf_fold.h"
@@ -116,7 +117,7 @@ static void set_nodes(struct sch_state *st, const Mu__Config *c)
 	struct sch_node **list = sch__alloc(st, c->n_node * sizeof(list[0]));
 	for (uint32_t i = 0; i < st->node_count; i++) {
 		sch__node_unclass(st, st->node[i]);
-		sch__node_silence_drop(st, st->node[i]);
+		sch__node_moments_drop(st, st->node[i]);
 	}
 	for (size_t i = 0; i < c->n_node; i++) {
 		list[i] = set_node(st, c->node[i], (uint32_t)i);
@@ -134,7 +135,7 @@ static void set_nodes(struct sch_state *st, const Mu__Config *c)
 	st->node_count = (uint32_t)c->n_node;
 	st->by_rank = sch__alloc(st, c->n_node * sizeof(list[0]));
 	for (uint32_t i = 0; i < st->node_count; i++)
-		sch__node_silence_index(st, st->node[i]);
+		sch__node_moments_index(st, st->node[i]);
 }
 
 /* A partition's nodes as names: given expanded, or as text ("ALL", a host list). */
@@ -301,6 +302,104 @@ int sch__evolve_config_set(struct sch_ev *ev)
 
 /* ---- partitions by hand ---- */
 
+/* Words that have no field of their own are a list by name; "" takes one away. */
+static void merge_extra(struct sch_ev *ev, const Mu__PartitionConf *from, Mu__PartitionConf *into)
+{
+	size_t n = 0;
+	Mu__KeyValue **list =
+	    mu_arena_alloc(ev->arena, (into->n_extra + from->n_extra + 1) * sizeof(list[0]));
+	for (size_t i = 0; i < into->n_extra; i++) {
+		bool again = false;
+		for (size_t k = 0; k < from->n_extra; k++)
+			again = again || sch__same(into->extra[i]->key, from->extra[k]->key);
+		if (!again)
+			list[n++] = into->extra[i];
+	}
+	for (size_t k = 0; k < from->n_extra; k++)
+		if (from->extra[k]->value && *from->extra[k]->value)
+			list[n++] = from->extra[k];
+	into->extra = list;
+	into->n_extra = n;
+}
+
+/* Nodes that join come behind those that are there. */
+static int change_nodes(struct sch_ev *ev, const Mu__PartitionUpdate *u, Mu__PartitionConf *c)
+{
+	struct mu_map less = {0};
+	char **more = NULL, **out = NULL;
+	size_t more_count = 0, out_count = 0, n = 0;
+	int rc = u->nodes_more ? mu_hostlist_expand(u->nodes_more, SCH_NODES_MAX, ev->arena, &more,
+						    &more_count, &ev->err)
+			       : 0;
+	if (!rc && u->nodes_less)
+		rc = mu_hostlist_expand(u->nodes_less, SCH_NODES_MAX, ev->arena, &out, &out_count, &ev->err);
+	if (rc)
+		return sch__refuse(&ev->err, MU_ENODENAME);
+	char **list = mu_arena_alloc(ev->arena, (c->n_node + more_count + 1) * sizeof(list[0]));
+	for (size_t i = 0; i < out_count; i++)
+		mu_map_put_str(&less, out[i], ev);
+	for (size_t i = 0; i < c->n_node + more_count; i++) {
+		char *name = i < c->n_node ? c->node[i] : more[i - c->n_node];
+		if (!mu_map_put_str(&less, name, ev)) /* Once is enough. */
+			list[n++] = name;
+	}
+	mu_map_clear(&less);
+	struct mu_buf folded = {0};
+	mu_hostlist_fold((const char *const *)list, n, &folded);
+	c->node = list;
+	c->n_node = n;
+	c->nodes = mu_arena_strdup(ev->arena, folded.len ? (const char *)folded.data : "");
+	mu_buf_free(&folded);
+	return 0;
+}
+
+/* The partition's configuration as U makes it; nothing is written. */
+static int merge_part(struct sch_ev *ev, const Mu__PartitionUpdate *u, Mu__PartitionConf *merged)
+{
+	struct sch_state *st = ev->st;
+	for (size_t i = 0; i < u->n_clear; i++) {
+		const ProtobufCFieldDescriptor *f =
+		    protobuf_c_message_descriptor_get_field(merged->base.descriptor, u->clear[i]);
+		if (f && f->offset != offsetof(Mu__PartitionConf, name))
+			sch__absent(&merged->base, f);
+	}
+	if (u->conf->nodes || u->conf->n_node) { /* A new list replaces the old one whole. */
+		merged->node = NULL;
+		merged->n_node = 0;
+	}
+	Mu__PartitionConf given = *u->conf;
+	merge_extra(ev, &given, merged);
+	given.n_extra = 0;
+	sch__merge(&merged->base, &given.base);
+	merged->has_max_nodes =
+	    merged->has_max_nodes && merged->max_nodes != UINT32_MAX; /* unlimited again */
+	int rc = expand(st, merged, ev->arena, &ev->err);
+	if (!rc && (u->nodes_more || u->nodes_less))
+		rc = change_nodes(ev, u, merged);
+	for (size_t i = 0; i < merged->n_node && !rc; i++)
+		if (!sch__node(st, merged->node[i]))
+			rc = mu_fail(&ev->err, MU_ENODENAME, "%s: %s", mu_strerror(MU_ENODENAME),
+				     merged->node[i]);
+	if (!rc && u->conf->qos && *u->conf->qos && !sch__qos(st, u->conf->qos))
+		rc = sch__refuse(&ev->err, MU_EQOS);
+	if (!rc && u->conf->alternate && *u->conf->alternate && !sch__part(st, u->conf->alternate))
+		rc = sch__refuse(&ev->err, MU_EPARTITION);
+	if (!rc && merged->has_max_nodes && merged->min_nodes > merged->max_nodes)
+		rc = mu_fail(&ev->err, MU_EINVAL, "MinNodes (%u) is above MaxNodes (%u)", merged->min_nodes,
+			     merged->max_nodes);
+	return rc;
+}
+
+/* Which other one was it is so no more. */
+static void one_default(struct sch_state *st, const struct sch_part *p)
+{
+	for (uint32_t i = 0; i < st->part_count; i++)
+		if (st->part[i] != p && st->part[i]->row->conf->is_default) {
+			st->part[i]->row->conf->is_default = 0;
+			sch__touch(st, &st->part[i]->rec);
+		}
+}
+
 int sch__evolve_partition_update(struct sch_ev *ev)
 {
 	struct sch_state *st = ev->st;
@@ -320,19 +419,11 @@ int sch__evolve_partition_update(struct sch_ev *ev)
 	Mu__PartitionConf merged = MU__PARTITION_CONF__INIT;
 	if (p)
 		merged = *p->row->conf;
-	if (u->conf->nodes || u->conf->n_node) { /* A new list replaces the old one whole. */
-		merged.node = NULL;
-		merged.n_node = 0;
-	}
-	sch__merge(&merged.base, &u->conf->base);
-	merged.has_max_nodes = merged.has_max_nodes && merged.max_nodes != UINT32_MAX; /* unlimited again */
-	int rc = expand(st, &merged, ev->arena, &ev->err);
-	for (size_t i = 0; i < merged.n_node && !rc; i++)
-		if (!sch__node(st, merged.node[i]))
-			rc = mu_fail(&ev->err, MU_ENODENAME, "%s: %s", mu_strerror(MU_ENODENAME),
-				     merged.node[i]);
+	int rc = u->remove ? 0 : merge_part(ev, u, &merged);
 	if (rc)
 		return rc;
+	if (merged.is_default && u->conf->is_default)
+		one_default(st, p);
 	if (u->remove)
 		drop_part(st, p);
 	else
@@ -446,6 +537,7 @@ int sch__evolve_tick(struct sch_ev *ev)
 	if (ev->st->cluster->level >= 2) /* A rule changed by the level, as such rules are. */
 		ev->st->cluster->probe++;
 	sch__resv_tick(ev);
+	sch__nodes_resume(ev);
 	begin_times(ev);
 	sch__switch_waits_end(ev);
 	purge(ev);

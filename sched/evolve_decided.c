@@ -140,7 +140,8 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 		ok = sch__limit_start(st, j, p, &d, j->time_limit_sec, NULL) == REASON_None;
 	}
 	int64_t moment = decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now;
-	int64_t from = sch__counted_from(j, moment), length = sch__length(sch__job_limit_in(j, p));
+	int64_t shorter = s->has_limit_sec && sch__job_limit_may(j, p, s->limit_sec) ? s->limit_sec : 0;
+	int64_t from = sch__counted_from(j, moment), length = sch__length(shorter ? shorter : sch__job_limit_in(j, p));
 	if (ok)
 		ok = sch__resv_permits(st, j, in, a, count, moment, length) &&
 		     sch__lic_fits(st, sch__text(j->licenses), in, moment,
@@ -153,7 +154,7 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 		sch__plan_clear(st, j); /* It was this task's. */
 		j = sch__array_split_one(st, j, mu_tasks_ordinal(&j->array->tasks, s->task_index));
 	}
-	sch__job_start(ev, j, p, in, a, count, need.exclusive);
+	sch__job_start(ev, j, p, in, a, count, need.exclusive, shorter);
 	j->start_late_usec = ev->now - from;
 }
 

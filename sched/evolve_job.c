@@ -1,10 +1,7 @@
-/* sched/evolve_job.c: what people do with jobs: submit, cancel and signal, hold and release, requeue, update.
- */
-#include "sched/state.h"
+/* sched/evolve_job.c: what people do with jobs: submit, cancel and signal, hold and release, requeue. */
+#include "sched/job.h"
 
 #include <assert.h>
-
-#define SPEC_BYTES_MAX (96u * 1024u)
 
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j)
 {
@@ -39,14 +36,15 @@ void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign)
 	part_refs(st, j, sign);
 }
 
-/* What the spec came to. The job is in no queue. */
-static void apply_want(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spec, const struct sch_want *w)
+void sch__job_apply(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spec, const struct sch_want *w)
 {
 	char *parts[SCH_PARTS_PER_JOB];
 	for (uint32_t i = 0; i < w->part_count; i++)
 		parts[i] = w->part[i]->row->conf->name;
 	spec->n_partition = w->part_count;
 	spec->partition = parts;
+	if (!w->own_spec)
+		spec->has_core_spec = spec->has_thread_spec = 0; /* Not for jobs to say. */
 	struct sch_shape *shape = sch__shape(st, spec, w);
 	struct sch_spec *packed = sch__spec(st, spec);
 	sch__shape_drop(st, &j->shape);
@@ -54,6 +52,7 @@ static void apply_want(struct sch_state *st, struct sch_job *j, Mu__JobSpec *spe
 	j->shape = shape;
 	j->spec = packed;
 	j->deadline_usec = spec->deadline_usec;
+	j->time_min_sec = spec->time_min_sec;
 	j->limit_given = spec->has_time_limit_sec;
 	sch__str_set(st, &j->resv_want, spec->reservation);
 	sch__str_set(st, &j->licenses, spec->licenses);
@@ -96,9 +95,9 @@ static int check_submission(struct sch_ev *ev, struct sch_want *ret)
 	const Mu__Config *c = sch__conf(st);
 	if (!s->spec || s->job_key.len > 32)
 		return mu_fail(&ev->err, MU_EINVAL, "A submission without a job, or with a malformed key");
-	if (mu__job_spec__get_packed_size(s->spec) > SPEC_BYTES_MAX)
+	if (mu__job_spec__get_packed_size(s->spec) > SCH_SPEC_BYTES_MAX)
 		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
-			       SPEC_BYTES_MAX);
+			       SCH_SPEC_BYTES_MAX);
 	if (st->cluster->next_job_id == UINT32_MAX ||
 	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
 		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
@@ -133,7 +132,7 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	j->job_key_len = (uint8_t)s->job_key.len;
 	if (s->job_key.len)
 		memcpy(j->job_key, s->job_key.data, s->job_key.len);
-	apply_want(st, j, s->spec, &want);
+	sch__job_apply(st, j, s->spec, &want);
 	if (s->spec->array && *s->spec->array)
 		sch__array_new(st, j, s->spec->array);
 	st->job_tasks += sch__job_size(j);
@@ -160,39 +159,30 @@ int sch__evolve_submitted(struct sch_ev *ev)
 
 /* ---- many jobs at once ---- */
 
-/* A job named by a request; of an array's record perhaps only some tasks. */
-struct target {
-	struct sch_job *job;
-	struct mu_runs part; /* total 0: all of it */
-};
-struct targets {
-	struct target *v;
-	size_t count, cap;
-};
-
-static void add_target(struct sch_ev *ev, struct targets *t, struct sch_job *j, const struct mu_runs *part)
+static void add_target(struct sch_ev *ev, struct sch_targets *t, struct sch_job *j,
+		       const struct mu_runs *part)
 {
 	struct mu_runs none = {0};
 	if (t->count == t->cap) {
 		size_t cap = t->cap ? 2 * t->cap : 16;
-		struct target *v = mu_arena_alloc(ev->arena, cap * sizeof(v[0]));
+		struct sch_target *v = mu_arena_alloc(ev->arena, cap * sizeof(v[0]));
 		if (t->count)
 			memcpy(v, t->v, t->count * sizeof(v[0]));
 		t->v = v;
 		t->cap = cap;
 	}
-	t->v[t->count++] = (struct target){j, none};
+	t->v[t->count++] = (struct sch_target){j, none};
 	if (part)
 		mu_runs_or(&t->v[t->count - 1].part, part);
 }
 
-static void free_targets(struct targets *t)
+void sch__targets_free(struct sch_targets *t)
 {
 	for (size_t i = 0; i < t->count; i++)
 		mu_runs_free(&t->v[i].part);
 }
 
-static int find_job(struct sch_ev *ev, uint32_t id, struct targets *ret)
+int sch__targets_job(struct sch_ev *ev, uint32_t id, struct sch_targets *ret)
 {
 	const struct sch_array *a = sch__array(ev->st, id);
 	struct sch_job *j = a ? NULL : sch__job(ev->st, id);
@@ -205,8 +195,7 @@ static int find_job(struct sch_ev *ev, uint32_t id, struct targets *ret)
 	return ret->count > before ? 0 : MU_EJOBID;
 }
 
-/* Those tasks of array ID that TEXT lists and State still has. */
-static int find_tasks(struct sch_ev *ev, uint32_t id, const char *text, struct targets *ret)
+int sch__targets_tasks(struct sch_ev *ev, uint32_t id, const char *text, struct sch_targets *ret)
 {
 	const struct sch_array *a = sch__array(ev->st, id);
 	struct sch_array_at at = {0};
@@ -236,8 +225,7 @@ static int find_tasks(struct sch_ev *ev, uint32_t id, const char *text, struct t
 	return ret->count > before ? 0 : MU_EJOBID;
 }
 
-/* The record that T stands for, split off where it is a part of one; NULL when that cannot be. */
-static struct sch_job *narrow(struct sch_ev *ev, struct target *t, struct mu_err *err)
+struct sch_job *sch__target_narrow(struct sch_ev *ev, struct sch_target *t, struct mu_err *err)
 {
 	struct sch_job *j = t->job;
 	struct mu_runs both, rest;
@@ -269,21 +257,22 @@ static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count, Mu__Arr
 		    void (*act)(struct sch_ev *, struct sch_job *))
 {
 	struct mu_err first = {0};
-	struct targets targets = {0};
+	struct sch_targets targets = {0};
 	bool any = false;
 	if (!(count + some_count) || count + some_count > SCH_JOBS_PER_EVENT)
 		return mu_fail(&ev->err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
 	ev->job = count ? id[0] : some[0]->job;
 	for (size_t i = 0; i < count + some_count; i++) {
-		int rc = i < count ? find_job(ev, id[i], &targets)
-				   : find_tasks(ev, some[i - count]->job, some[i - count]->tasks, &targets);
+		int rc = i < count
+			     ? sch__targets_job(ev, id[i], &targets)
+			     : sch__targets_tasks(ev, some[i - count]->job, some[i - count]->tasks, &targets);
 		if (rc && !first.code)
 			sch__refuse(&first, rc);
 	}
 	for (size_t i = 0; i < targets.count; i++) {
 		struct mu_err why = {0};
-		struct target *t = &targets.v[i];
-		struct sch_job *j = check(ev, t->job, &why) ? NULL : narrow(ev, t, &why);
+		struct sch_target *t = &targets.v[i];
+		struct sch_job *j = check(ev, t->job, &why) ? NULL : sch__target_narrow(ev, t, &why);
 		if (!j && !first.code)
 			first = why;
 		if (!j)
@@ -291,7 +280,7 @@ static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count, Mu__Arr
 		act(ev, j);
 		any = true;
 	}
-	free_targets(&targets);
+	sch__targets_free(&targets);
 	if (any)
 		return 0;
 	ev->err = first;
@@ -373,8 +362,7 @@ static int check_hold(struct sch_ev *ev, struct sch_job *j, struct mu_err *err)
 	return 0;
 }
 
-/* Takes the job out of its place, gives it another priority, and puts it where that belongs. */
-static void set_priority(struct sch_ev *ev, struct sch_job *j, uint32_t priority, bool by_admin)
+void sch__job_rank(struct sch_ev *ev, struct sch_job *j, uint32_t priority, bool by_admin)
 {
 	struct sch_state *st = ev->st;
 	sch__queue_out(st, j);
@@ -394,7 +382,7 @@ static void act_hold(struct sch_ev *ev, struct sch_job *j)
 	const Mu__JobHold *h = ev->event->job_hold;
 	Mu__JobSpec spec = *sch__spec_open(j->spec, ev->arena);
 	if (!h->release) {
-		set_priority(ev, j, 0, h->by_admin && ev->author->operator_);
+		sch__job_rank(ev, j, 0, h->by_admin && ev->author->operator_);
 		return;
 	}
 	if (j->priority)
@@ -402,7 +390,7 @@ static void act_hold(struct sch_ev *ev, struct sch_job *j)
 	spec.has_hold = spec.hold = false;
 	spec.has_priority = spec.has_priority && spec.priority > 0;
 	j->launch_failures = 0;
-	set_priority(ev, j, sch__priority(ev->st, j, &spec, false), false);
+	sch__job_rank(ev, j, sch__priority(ev->st, j, &spec, false), false);
 }
 
 int sch__evolve_job_hold(struct sch_ev *ev)
@@ -461,211 +449,6 @@ int sch__evolve_job_requeue(struct sch_ev *ev)
 	return each_job(ev, r->job, r->n_job, r->some, r->n_some, check_requeue, act_requeue);
 }
 
-/* ---- update ---- */
-
-/* Fields that do not bear on placement; those of the first group may change while the job runs. */
-static const uint32_t free_fields[] = {1, 5, 53, 78}; /* name, comment, requeue, admin_comment */
-static const uint32_t plain_fields[] = {1,  5,	6,  42, 50, 51, 52, 53, 54, 55, 56,
-					57, 58, 65, 66, 67, 68, 69, 73, 74, 77, 78};
-
-static bool among(uint32_t id, const uint32_t *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (list[i] == id)
-			return true;
-	return false;
-}
-
-/* True when every field present in U is in LIST, apart from the field numbered EXCEPT. */
-static bool only(const Mu__JobSpec *u, const uint32_t *list, size_t count, uint32_t except)
-{
-	for (unsigned i = 0; i < u->base.descriptor->n_fields; i++) {
-		const ProtobufCFieldDescriptor *f = &u->base.descriptor->fields[i];
-		if (sch__present(&u->base, f) && f->id != except && !among(f->id, list, count))
-			return false;
-	}
-	return true;
-}
-
-static int check_rights(const struct sch_ev *ev, const struct sch_job *j, const Mu__JobSpec *u,
-			struct mu_err *err)
-{
-	if (ev->author->operator_)
-		return 0;
-	bool longer = u->has_time_limit_sec && j->time_limit_sec >= 0 &&
-		      (u->time_limit_sec < 0 || u->time_limit_sec > j->time_limit_sec);
-	if (longer || (u->has_nice && u->nice < 0) || u->admin_comment)
-		return sch__refuse(err, MU_EPERM);
-	if (u->has_priority && (u->priority > j->priority || j->held_by_admin))
-		return sch__refuse(err, MU_EPERM);
-	return 0;
-}
-
-static int check_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *u, const Mu__JobSpec *merged,
-			struct sch_want *want, struct mu_err *err)
-{
-	if (!sch__may_act(ev, j))
-		return sch__refuse(err, MU_EPERM);
-	if (mu_job_state_ended(j->state) || j->state == JOB_COMPLETING)
-		return sch__refuse(err, MU_EALREADYDONE);
-	int rc = check_rights(ev, j, u, err);
-	if (rc)
-		return rc;
-	if (u->array)
-		return mu_fail(err, MU_EARRAY, "The tasks of an array cannot be changed");
-	if (u->has_time_limit_sec && (u->time_limit_sec < -1 || u->time_limit_sec == 0 ||
-				      u->time_limit_sec > INT64_C(60) * UINT32_MAX))
-		return sch__refuse(err, MU_ETIMELIMIT);
-	if (u->has_begin_usec && (u->begin_usec < 0 || u->begin_usec > INT64_MAX / 2))
-		return mu_fail(err, MU_EINVAL, "Begin time lies outside the calendar");
-	if (mu__job_spec__get_packed_size(merged) > SPEC_BYTES_MAX)
-		return mu_fail(err, MU_ELIMIT, "The job's options take more than %u bytes", SPEC_BYTES_MAX);
-	rc = u->dependency ? sch__depends_check(ev->st, u, sch__job_family(j), NULL, 0, ev->arena, err) : 0;
-	if (rc)
-		return rc;
-	if (j->state != JOB_PENDING)
-		return only(u, free_fields, sizeof(free_fields) / sizeof(free_fields[0]), 40)
-			   ? 0
-			   : sch__refuse(err, MU_ENOTPENDING);
-	if (only(u, plain_fields, sizeof(plain_fields) / sizeof(plain_fields[0]), 0))
-		return 0;
-	Mu__Author owner = *ev->author;
-	owner.uid = ev->author->operator_ ? ev->author->uid : j->who->uid;
-	owner.user = (char *)sch__text(j->who->user); /* Whose account it is. */
-	return sch__resolve(ev->st, merged, &owner, ev->arena, want, err);
-}
-
-static void set_limit(struct sch_ev *ev, struct sch_job *j, int64_t limit_sec)
-{
-	sch__due_clear(ev->st, j);
-	j->time_limit_sec = limit_sec;
-	sch__due_set(ev->st, j);
-	sch__wake(ev->st); /* Plans stand on the ends of running jobs. */
-}
-
-static void swap_spec(struct sch_state *st, struct sch_job *j, const Mu__JobSpec *merged)
-{
-	struct sch_spec *packed = sch__spec(st, merged);
-	sch__spec_drop(st, &j->spec);
-	j->spec = packed;
-	j->limit_given = merged->has_time_limit_sec;
-	sch__str_set(st, &j->resv_want, merged->reservation);
-	sch__str_set(st, &j->licenses, merged->licenses);
-}
-
-static void update_waiting(struct sch_ev *ev, struct sch_job *j, const Mu__JobUpdate *u, Mu__JobSpec *merged,
-			   struct sch_want *want)
-{
-	struct sch_state *st = ev->st;
-	bool rank = u->spec->has_priority || u->spec->has_nice || u->spec->has_hold;
-	uint32_t priority = j->priority;
-	if (rank && (j->priority || u->spec->has_priority || u->spec->has_hold))
-		priority = sch__priority(st, j, merged, ev->author->operator_);
-	sch__queue_out(st, j);
-	sch__due_clear(st, j);
-	if (u->spec->has_begin_usec || u->begin_now)
-		j->eligible_usec =
-		    !u->begin_now && u->spec->begin_usec > ev->now ? u->spec->begin_usec : ev->now;
-	if (want->part_count) {
-		part_refs(st, j, -1);
-		apply_want(st, j, merged, want);
-		part_refs(st, j, 1);
-	} else {
-		swap_spec(st, j, merged);
-	}
-	if (u->spec->name) {
-		sch__name_index(st, j, false);
-		sch__name_index(st, j, true);
-	}
-	if (u->spec->dependency)
-		sch__depend_new(ev, j, merged, NULL, 0);
-	sch__waiting_reason(ev, j);
-	sch__queue_in(st, j);
-	sch__due_set(st, j);
-	set_priority(ev, j, priority, ev->author->operator_ && ev->author->uid != j->who->uid);
-	if (u->spec->dependency)
-		sch__depend_apart(ev, j, NULL, 0);
-}
-
-static void act_update(struct sch_ev *ev, struct sch_job *j, const Mu__JobUpdate *u, Mu__JobSpec *merged,
-		       struct sch_want *want)
-{
-	sch__touch(ev->st, &j->rec);
-	if (j->state == JOB_PENDING) {
-		update_waiting(ev, j, u, merged, want);
-		return;
-	}
-	swap_spec(ev->st, j, merged);
-	if (u->spec->name) {
-		sch__name_index(ev->st, j, false);
-		sch__name_index(ev->st, j, true);
-	}
-	if (u->spec->has_time_limit_sec)
-		set_limit(ev, j, u->spec->time_limit_sec);
-}
-
-static int update_one(struct sch_ev *ev, struct target *t, const Mu__JobUpdate *u, struct mu_err *err)
-{
-	struct sch_want want = {0};
-	struct mu_arena own = {0}, *was = ev->arena;
-	ev->arena = &own; /* There may be very many. */
-	Mu__JobSpec *merged = sch__spec_open(t->job->spec, ev->arena);
-	sch__merge(&merged->base, &u->spec->base);
-	int rc = check_update(ev, t->job, u->spec, merged, &want, err);
-	struct sch_job *j = rc ? NULL : narrow(ev, t, err);
-	if (j)
-		act_update(ev, j, u, merged, &want);
-	ev->arena = was;
-	mu_arena_free(&own);
-	return j ? 0 : err->code;
-}
-
-static int set_throttle(struct sch_ev *ev, struct sch_array *a, uint32_t throttle)
-{
-	struct sch_array_at at = {0};
-	if (!a)
-		return sch__refuse(&ev->err, MU_EARRAY);
-	if (!sch__may_act(ev, sch__array_each(ev->st, a, &at)))
-		return sch__refuse(&ev->err, MU_EPERM);
-	sch__array_throttle(ev->st, a, throttle);
-	return 0;
-}
-
-/* As with other requests about several jobs: one that fits makes it good. */
-int sch__evolve_job_update(struct sch_ev *ev)
-{
-	static const Mu__JobSpec nothing = MU__JOB_SPEC__INIT;
-	Mu__JobUpdate *u = ev->event->job_update;
-	struct targets targets = {0};
-	struct mu_err first = {0};
-	bool any = false;
-	ev->job = u->job;
-	if (!u->spec)
-		u->spec = mu_arena_dup(ev->arena, &nothing, sizeof(nothing));
-	bool plain = !only(u->spec, NULL, 0, 0) || u->begin_now || !u->has_array_throttle;
-	int rc = u->tasks ? find_tasks(ev, u->job, u->tasks, &targets) : find_job(ev, u->job, &targets);
-	if (rc)
-		return sch__refuse(&ev->err, rc);
-	for (size_t i = 0; i < targets.count && plain; i++) {
-		struct mu_err why = {0};
-		if (update_one(ev, &targets.v[i], u, &why) == 0)
-			any = true;
-		else if (!first.code)
-			first = why;
-	}
-	free_targets(&targets);
-	if (plain && !any) {
-		ev->err = first;
-		return first.code;
-	}
-	if (!u->has_array_throttle)
-		return 0;
-	const struct sch_job *j = sch__job(ev->st, u->job);
-	struct sch_array *a = sch__array(ev->st, u->job);
-	rc = set_throttle(ev, a || !j ? a : j->array, u->array_throttle);
-	return any ? 0 : rc;
-}
-
 /* A waiting job's wish for a reservation that goes: it is held, or may run anywhere. */
 void sch__job_forget_resv(struct sch_ev *ev, struct sch_job *j, const char *name, bool hold)
 {
@@ -693,7 +476,7 @@ void sch__job_forget_resv(struct sch_ev *ev, struct sch_job *j, const char *name
 	if (waits)
 		sch__queue_out(st, j);
 	sch__resv_ref(st, j, -1);
-	swap_spec(st, j, spec);
+	sch__job_swap_spec(st, j, spec);
 	sch__resv_ref(st, j, 1);
 	sch__touch(st, &j->rec);
 	if (!waits)

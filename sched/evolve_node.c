@@ -18,7 +18,7 @@ static void state_changed(struct sch_ev *ev, struct sch_node *n)
 {
 	sch__touch(ev->st, &n->rec);
 	sch__node_index(ev->st, n);
-	sch__node_silence_index(ev->st, n);
+	sch__node_moments_index(ev->st, n);
 }
 
 /* Jobs that hold something of N, in ARENA; each once. Folding may change the node's own list. */
@@ -265,12 +265,14 @@ enum node_word {
 	WORD_RESUME,
 	WORD_UNDRAIN,
 	WORD_IDLE,
+	WORD_NO_RESP,
 	WORD_UNKNOWN
 };
 
 static enum node_word node_word(const char *word)
 {
-	static const char *const words[] = {"", "DOWN", "DRAIN", "FAIL", "RESUME", "UNDRAIN", "IDLE"};
+	static const char *const words[] = {"",	      "DOWN",	 "DRAIN", "FAIL",
+					    "RESUME", "UNDRAIN", "IDLE",  "NO_RESP"};
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (strcasecmp(word ? word : "", words[i]) == 0)
 			return (enum node_word)i;
@@ -287,8 +289,8 @@ static int check_update(const struct sch_ev *ev, const Mu__NodeUpdate *u, enum n
 		return sch__refuse(err, MU_ENODENAME);
 	if (word == WORD_UNKNOWN)
 		return mu_fail(err, MU_EINVAL,
-			       "Invalid node state specified: this version knows DOWN, DRAIN, FAIL, RESUME, "
-			       "UNDRAIN and IDLE");
+			       "Invalid node state specified: this version knows DOWN, DRAIN, FAIL, IDLE, "
+			       " NO_RESP, RESUME and UNDRAIN; nodes are neither powered nor rebooted");
 	for (size_t i = 0; i < u->n_node; i++) {
 		const struct sch_node *n = sch__node(ev->st, u->node[i]);
 		if (!n)
@@ -319,8 +321,9 @@ static void resume(struct sch_ev *ev, struct sch_node *n, bool undrain)
 static void update_state(struct sch_ev *ev, struct sch_node *n, const Mu__NodeUpdate *u, enum node_word word)
 {
 	const char *reason = u->reason && *u->reason ? u->reason : NULL;
+	uint32_t uid = u->has_reason_uid ? u->reason_uid : ev->author->uid;
 	if (reason)
-		set_reason(ev, n, reason, ev->author->user, ev->author->uid);
+		set_reason(ev, n, reason, u->has_reason_uid ? u->reason_user : ev->author->user, uid);
 	switch (word) {
 	case WORD_DOWN:
 		sch__node_down(ev, n, n->row->reason ? mu_arena_strdup(ev->arena, n->row->reason) : reason,
@@ -339,12 +342,45 @@ static void update_state(struct sch_ev *ev, struct sch_node *n, const Mu__NodeUp
 	case WORD_UNDRAIN:
 		n->row->flags &= ~(uint32_t)NODE_FLAG_DRAIN;
 		break;
+	case WORD_NO_RESP:
+		n->row->flags |= NODE_FLAG_NO_RESPOND;
+		break;
 	default:
 		break;
 	}
 	if (u->fenced)
 		sch__node_release_all(ev, n);
+	if (u->has_resume_after_sec || word == WORD_RESUME || word == WORD_IDLE)
+		SCH_SET(n->row, resume_usec,
+			u->resume_after_sec ? ev->now + u->resume_after_sec * SCH_USEC : 0);
 	state_changed(ev, n);
+}
+
+/* Nodes that were to come back after a while. */
+void sch__nodes_resume(struct sch_ev *ev)
+{
+	struct sch_state *st = ev->st;
+	for (uint32_t i = 0; i < st->node_count; i++) { /* Each at most once. */
+		struct sch_node *n = mu_map_seek(&st->resumes, NULL, 0, 0, NULL, NULL);
+		if (!n || n->resume_key > ev->now)
+			return;
+		SCH_SET(n->row, resume_usec, 0);
+		resume(ev, n, true);
+		state_changed(ev, n);
+		sch__wake(st);
+	}
+}
+
+static void update_notes(struct sch_node *n, const Mu__NodeUpdate *u)
+{
+	if (u->comment)
+		sch__replace(&n->row->comment, u->comment);
+	if (u->extra)
+		sch__replace(&n->row->extra, u->extra);
+	if (u->instance_id)
+		sch__replace(&n->row->instance_id, u->instance_id);
+	if (u->instance_type)
+		sch__replace(&n->row->instance_type, u->instance_type);
 }
 
 static void update_features(struct sch_ev *ev, struct sch_node *n, const Mu__NodeUpdate *u)
@@ -370,6 +406,7 @@ int sch__evolve_node_update(struct sch_ev *ev)
 	for (size_t i = 0; i < u->n_node; i++) {
 		struct sch_node *n = sch__node(ev->st, u->node[i]);
 		update_state(ev, n, u, word);
+		update_notes(n, u);
 		if (u->has_weight)
 			SCH_SET(n->row->conf, weight, u->weight);
 		if (u->set_feature)

@@ -104,7 +104,7 @@ int sch_explain_priority(const struct sch_state *st, uint32_t id, struct mu_aren
 	Mu__PriorityRow *row = mu_arena_alloc(arena, sizeof(*row));
 	mu__priority_row__init(row);
 	const Mu__JobSpec *spec = sch__spec_open(j->spec, arena);
-	sch__factors(st, j, sch__first_part(st, j), spec->nice, &f);
+	sch__factors(st, j, sch__first_part(st, j), spec, &f);
 	SCH_SET(row, job, j->id);
 	SCH_SET(row, uid, j->who->uid);
 	row->has_uid = 1;
@@ -129,6 +129,7 @@ int sch_explain_priority(const struct sch_state *st, uint32_t id, struct mu_aren
 	SCH_SET(row, part, f.part[SCH_W_PART]);
 	SCH_SET(row, qos_part, f.part[SCH_W_QOS]);
 	SCH_SET(row, tres, f.part[SCH_W_TRES]);
+	SCH_SET(row, site, f.site);
 	SCH_SET(row, nice, f.nice);
 	SCH_SET(row, age_factor, f.factor[SCH_W_AGE]);
 	SCH_SET(row, assoc_factor, f.factor[SCH_W_ASSOC]);

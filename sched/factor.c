@@ -64,7 +64,7 @@ static uint64_t tres_parts(const struct sch_state *st, const struct sch_demand *
 }
 
 void sch__factors(const struct sch_state *st, const struct sch_job *j, const struct sch_part *part,
-		  int64_t nice, struct sch_factors *ret)
+		  const Mu__JobSpec *spec, struct sch_factors *ret)
 {
 	const struct sch_policy *p = &st->accounts.policy;
 	const struct sch_assoc *a = sch__assoc(st, j->assoc);
@@ -84,8 +84,9 @@ void sch__factors(const struct sch_state *st, const struct sch_job *j, const str
 		    i == SCH_W_TRES ? tres_parts(st, &d, ret->tres) : weigh(p->weight[i], ret->factor[i]);
 		sum = mu_fixed_add(sum, ret->part[i]);
 	}
-	ret->nice = nice;
-	int64_t total = (int64_t)(sum > UINT32_MAX ? UINT32_MAX : sum) - nice;
+	ret->nice = spec->nice;
+	ret->site = spec->site_factor;
+	int64_t total = (int64_t)(sum > UINT32_MAX ? UINT32_MAX : sum) + ret->site - ret->nice;
 	ret->priority = total < 1 ? 1 : total > UINT32_MAX - 2 ? UINT32_MAX - 2 : (uint32_t)total;
 }
 
@@ -108,7 +109,7 @@ static void renew(struct sch_state *st, struct sch_job *j)
 	mu_arena_reset(&st->scratch->read);
 	const Mu__JobSpec *spec = sch__spec_open(j->spec, &st->scratch->read);
 	struct sch_factors f;
-	sch__factors(st, j, sch__first_part(st, j), spec->nice, &f);
+	sch__factors(st, j, sch__first_part(st, j), spec, &f);
 	if (f.priority == j->priority)
 		return;
 	sch__queue_out(st, j);

@@ -203,6 +203,28 @@ const char *sch__inventory_faults(struct sch_ev *ev, struct sch_node *n, const M
 	return all;
 }
 
+/* Whole cores: of those a job could use only a part, it gets none. */
+void sch__inventory_spec(struct sch_node *n)
+{
+	const Mu__NodeConf *c = n->row->conf;
+	uint32_t tpc = sch__tpc(n), cpus = n->row->cpus, count = c ? c->core_spec_count * tpc : 0;
+	struct mu_bits named = {0};
+	const char *list = NULL;
+	mu_bits_free(&n->spec);
+	for (size_t i = 0; c && i < c->n_extra; i++)
+		if (sch__same(c->extra[i]->key, "CPUSpecList"))
+			list = c->extra[i]->value;
+	if (list && mu_bits_parse(&named, list, SCH_CPUS_PER_NODE - 1))
+		mu_bits_free(&named);
+	for (uint32_t b = cpus > count ? cpus - count : 0; b < cpus && !list; b++)
+		mu_bits_set(&named, b);
+	for (uint32_t b = mu_bits_next(&named, 0); b < cpus; b = mu_bits_next(&named, (b / tpc + 1) * tpc))
+		for (uint32_t t = b / tpc * tpc; t < b / tpc * tpc + tpc && t < cpus; t++)
+			mu_bits_set(&n->spec, t);
+	mu_bits_free(&named);
+	n->spec_cpus = mu_bits_count(&n->spec);
+}
+
 /* Only for a node on which nothing is held: its room is made anew. A node with jobs keeps what it has. */
 void sch__inventory_set(struct sch_node *n, const Mu__NodeRow *said)
 {
@@ -215,11 +237,14 @@ void sch__inventory_set(struct sch_node *n, const Mu__NodeRow *said)
 						    : n->row->tmp_disk_mib;
 	SCH_SET(n->row, real_memory_mib, mem);
 	SCH_SET(n->row, tmp_disk_mib, tmp);
-	if (n->hold_count)
+	if (n->hold_count) {
+		sch__inventory_spec(n);
 		return;
+	}
 	sch__room_free(&n->room, n);
 	cpu_shape(n->row, c, said);
 	gres_set(n->row, c, said);
+	sch__inventory_spec(n);
 	sch__room_init(&n->room, n);
 }
 

@@ -188,7 +188,9 @@ static void shape_of(struct sch_state *st, struct sch_job *j)
 			     .nodes_max = j->nodes_max,
 			     .ntasks = j->ntasks,
 			     .cpus_per_task = j->cpus_per_task,
+			     .own_spec = spec->has_core_spec || spec->has_thread_spec,
 			     .exclusive = spec->exclusive};
+	w.exclusive = w.exclusive || w.own_spec;
 	sch__want_gpus(spec, &w, NULL); /* Only what follows from the spec alone: it was admitted. */
 	w.nodes_min = j->nodes_min;
 	w.nodes_max = j->nodes_max;
@@ -285,7 +287,7 @@ int sch_load_done(struct sch_state *st, struct mu_err *err)
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < st->node_count; i++)
-		sch__node_silence_index(st, st->node[i]);
+		sch__node_moments_index(st, st->node[i]);
 	sch_rows(st, 0, count_row, st);
 	st->loading = false;
 	st->wake_pos = st->cluster->entries;

@@ -34,6 +34,20 @@ bool sch__present(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 	return *(const protobuf_c_boolean *)(at + f->quantifier_offset) != 0;
 }
 
+/* Takes FIELD's value away. */
+void sch__absent(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+	char *at = (char *)m;
+	if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+		*(size_t *)(at + f->quantifier_offset) = 0;
+		*(void **)(at + f->offset) = NULL;
+		return;
+	}
+	if (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE)
+		*(protobuf_c_boolean *)(at + f->quantifier_offset) = 0;
+	memset(at + f->offset, 0, field_size(f));
+}
+
 /* Fields present in FROM replace those of INTO (shallow: INTO then borrows from FROM). */
 void sch__merge(ProtobufCMessage *into, const ProtobufCMessage *from)
 {

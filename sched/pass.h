@@ -65,6 +65,7 @@ struct sch_pass {
 	struct mu_bits arrays;	/* nodes for which more tasks of an array wait than have a plan */
 	struct sch_extra extra; /* what this slice has started, as limits count it */
 	struct sch_pick *pick;
+	int64_t limit_sec; /* shorter than the job's own, with which it is about to start; 0: none */
 	bool veiled;
 	const struct sch_resv *in; /* the reservation that the job being visited would run in */
 	/* Backfill: */

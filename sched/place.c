@@ -40,6 +40,7 @@ void sch__need(const struct sch_state *st, const struct sch_shape *shape, const 
 				 .by_socket = st->config.by_socket,
 				 .memory = st->config.memory,
 				 .emptiest = st->config.lln || c->lln,
+				 .near = shape->near || (st->config.near && !shape->anywhere),
 				 .max_nodes = c->has_max_nodes ? c->max_nodes : 0,
 				 .user_only = shape->user_only || c->exclusive_user,
 				 .uid = uid,
@@ -55,11 +56,30 @@ void sch__need(const struct sch_state *st, const struct sch_shape *shape, const 
 
 /* ---- one node ---- */
 
-/* CPU ids at and above this are the system's (CoreSpecCount). */
-static uint32_t cpu_end(const struct sch_node *n)
+/* How many CPUs of the node are the system's: its own say, or the job's. */
+static uint32_t spec_cpus(const struct sch_need *need, const struct sch_node *n)
 {
-	uint32_t spec = n->row->conf ? n->row->conf->core_spec_count * sch__tpc(n) : 0;
-	return n->row->cpus > spec ? n->row->cpus - spec : 0;
+	const struct sch_shape *s = need->shape;
+	uint32_t tpc = sch__tpc(n);
+	uint64_t own = (uint64_t)s->spec_cores * tpc;
+	if (!s->own_spec)
+		return n->spec_cpus;
+	if (s->spec_threads)
+		own = (s->spec_threads + (uint64_t)tpc - 1) / tpc * tpc;
+	return own < n->row->cpus ? (uint32_t)own : n->row->cpus;
+}
+
+static bool is_spec(const struct sch_need *need, const struct sch_node *n, uint32_t cpu)
+{
+	if (need->shape->own_spec)
+		return cpu >= n->row->cpus - spec_cpus(need, n);
+	return mu_bits_test(&n->spec, cpu);
+}
+
+/* How many CPUs jobs may have. */
+static uint32_t cpus_given(const struct sch_need *need, const struct sch_node *n)
+{
+	return n->row->cpus - spec_cpus(need, n);
 }
 
 static uint64_t mem_end(const struct sch_node *n)
@@ -82,25 +102,35 @@ static uint32_t step_of(const struct sch_need *need, const struct sch_node *n)
 	return need->by_socket ? cores * tpc : need->by_core ? tpc : 1;
 }
 
-/* Whole ones; where only numbers are known, as on the line, as many as the free cores could be. */
-static uint32_t sockets_free(const struct sch_node *n, const struct sch_room *r, uint32_t step, uint32_t end)
+static bool block_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+		       uint32_t b, uint32_t step)
 {
-	uint32_t tpc = sch__tpc(n), cores = end / tpc, count = 0;
+	for (uint32_t t = 0; t < step; t++)
+		if (mu_bits_test(&r->cpu, b + t) || is_spec(need, n, b + t))
+			return false;
+	return true;
+}
+
+/* Whole ones; where only numbers are known, as on the line, as many as the free cores could be. */
+static uint32_t sockets_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+			     uint32_t step)
+{
+	uint32_t tpc = sch__tpc(n), cores = cpus_given(need, n) / tpc, count = 0;
 	if (mu_bits_count(&r->cpu) != r->cpus)
 		return (cores > r->cores ? cores - r->cores : 0) / (step / tpc);
-	for (uint32_t b = 0; b + step <= end; b += step)
-		count += mu_bits_next(&r->cpu, b) >= b + step;
+	for (uint32_t b = 0; b + step <= n->row->cpus; b += step)
+		count += block_free(need, n, r, b, step);
 	return count;
 }
 
 static uint32_t all_cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
 {
-	uint32_t tpc = sch__tpc(n), end = cpu_end(n), cores = end / tpc, step = step_of(need, n);
+	uint32_t tpc = sch__tpc(n), end = cpus_given(need, n), cores = end / tpc, step = step_of(need, n);
 	uint32_t free = cores > r->cores ? cores - r->cores : 0;
 	if (!need->by_core && !need->by_socket)
 		return end > r->cpus ? end - r->cpus : 0;
 	if (need->by_socket)
-		free = sockets_free(n, r, step, end) * (step / tpc);
+		free = sockets_free(need, n, r, step) * (step / tpc);
 	return free * cpus_per_core(need, n);
 }
 
@@ -191,7 +221,7 @@ static void mem_fits(const struct sch_need *need, const struct sch_node *n, cons
 		if (need->by_core || need->by_socket)
 			cpus = cpus / step_of(need, n) * (step_of(need, n) / sch__tpc(n)) *
 			       cpus_per_core(need, n);
-		tasks = need->exclusive ? (cpus >= cpu_end(n) ? tasks : 0) : cpus / task_cpus(need);
+		tasks = need->exclusive ? (cpus >= cpus_given(need, n) ? tasks : 0) : cpus / task_cpus(need);
 		if (need->shape->overcommit && tasks)
 			tasks = UINT64_MAX;
 		if (need->cpus_per_gpu && !need->exclusive)
@@ -201,58 +231,6 @@ static void mem_fits(const struct sch_need *need, const struct sch_node *n, cons
 	}
 	ret->tasks = tasks < ret->tasks ? (uint32_t)tasks : ret->tasks;
 	ret->gpus = gpus < ret->gpus ? (uint32_t)gpus : ret->gpus;
-}
-
-struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
-{
-	const struct sch_shape *s = need->shape;
-	struct sch_pick p = {.node = n};
-	if (r->exclusive || (need->exclusive && r->jobs))
-		return p;
-	uint32_t cpus = cpus_free(need, n, r), end = cpu_end(n), each = task_cpus(need);
-	p.idle = end > r->cpus ? end - r->cpus : 0;
-	if (cpus == 0 || cpus < s->mincpus || cpus < each || !gres_fits(need, n, r) ||
-	    (uint64_t)need->node_gpus * need->cpus_per_gpu > cpus)
-		return p;
-	uint32_t tasks = cpus / each;
-	if (s->overcommit && tasks) /* A node gives the CPUs of one task, however many run there. */
-		tasks = UINT32_MAX;
-	if (s->tasks_per_node && tasks > s->tasks_per_node)
-		tasks = s->tasks_per_node;
-	uint32_t sockets = n->row->sockets ? n->row->sockets : 1;
-	if (s->tasks_per_socket && tasks / sockets >= s->tasks_per_socket)
-		tasks = s->tasks_per_socket * sockets;
-	uint32_t cores = end / sch__tpc(n), cores_free = cores > r->cores ? cores - r->cores : 0;
-	if (need->tasks_per_core && tasks / need->tasks_per_core >= cores_free)
-		tasks = need->tasks_per_core * cores_free;
-	p.tasks = s->task_ask_count ? gres_tasks(need, n, r, tasks) : tasks;
-	if (s->job_gpus) {
-		struct sch_ask any = {.name = s->gpu_name, .type = s->job_gpu_type};
-		uint64_t free = gres_free(&any, n, r, NULL);
-		uint32_t most = need->cpus_per_gpu ? cpus / need->cpus_per_gpu : UINT32_MAX;
-		p.gpus = free < most ? (uint32_t)free : most;
-	}
-	if (p.tasks)
-		mem_fits(need, n, r, &p);
-	if (!p.tasks || (s->job_gpus && !p.gpus))
-		p.tasks = p.gpus = 0;
-	return p;
-}
-
-bool sch__node_serves(const struct sch_need *need, struct sch_node *n)
-{
-	const struct sch_shape *s = need->shape;
-	struct sch_gres_room none[SCH_GRES_PER_NODE] = {0};
-	struct sch_room empty = {.gres = none};
-	if (n->row->base_state == NODE_FUTURE || n->row->n_gres > SCH_GRES_PER_NODE)
-		return false;
-	if ((s->sockets && n->row->sockets < s->sockets) ||
-	    (s->cores && n->row->cores_per_socket < s->cores) || (s->threads && sch__tpc(n) < s->threads) ||
-	    (s->tmp_mib && n->row->tmp_disk_mib < s->tmp_mib))
-		return false;
-	if (s->features && !sch__features_match(s->features->text, n, SCH_ANY_CHOICE))
-		return false;
-	return sch__fit(need, n, &empty).tasks > 0;
 }
 
 /* ---- which CPUs, which devices ---- */
@@ -276,6 +254,18 @@ static uint64_t units_of(const struct sch_need *need, const struct sch_pick *pic
 	return (units * tpc + step - 1) / step;
 }
 
+/* CPUs near any free unit of the entry; none: the entry has no place. */
+static void near_entry(const struct sch_node *n, const struct sch_room *r, size_t entry, struct mu_bits *ret)
+{
+	const Mu__GresHave *have = n->row->gres[entry];
+	bool units = have->count <= SCH_CPUS_PER_NODE;
+	for (uint32_t u = 0; units && u < have->count; u++)
+		if (!mu_bits_test(&r->gres[entry].used, u))
+			sch__near_cpus(n, sch__unit_cores(have, u), ret);
+	if (!units)
+		sch__near_cpus(n, have->cores, ret);
+}
+
 /* CPUs near the devices in ROW; the whole node where none has a place. */
 static void near_cpus(const struct sch_node *n, const Mu__AllocNode *row, struct mu_bits *ret)
 {
@@ -295,14 +285,14 @@ static void near_cpus(const struct sch_node *n, const Mu__AllocNode *row, struct
 static void cut_cpus(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
 		     const struct mu_bits *near, struct mu_bits *ret)
 {
-	uint32_t end = cpu_end(pick->node), step = step_of(need, pick->node);
+	const struct sch_node *n = pick->node;
+	uint32_t step = step_of(need, n);
 	uint64_t units = units_of(need, pick);
-	bool first = mu_bits_next(near, 0) != UINT32_MAX;
-	for (int pass = first ? 0 : 1; pass < 2; pass++)
-		for (uint32_t b = 0; b + step <= end && units; b += step) {
-			bool free = pass == 1 || mu_bits_test(near, b);
-			for (uint32_t t = 0; t < step && free; t++)
-				free = !mu_bits_test(&r->cpu, b + t) && !mu_bits_test(ret, b + t);
+	bool first = mu_bits_next(near, 0) != UINT32_MAX && !need->shape->anywhere;
+	for (int pass = first ? 0 : 1; pass < (first && need->near ? 1 : 2); pass++)
+		for (uint32_t b = 0; b + step <= n->row->cpus && units; b += step) {
+			bool free = (pass == 1 || mu_bits_test(near, b)) && !mu_bits_test(ret, b) &&
+				    block_free(need, n, r, b, step);
 			for (uint32_t t = 0; free && t < step; t++)
 				mu_bits_set(ret, b + t);
 			units -= free;
@@ -331,9 +321,48 @@ static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r
 	return got;
 }
 
-static void share_one(const struct sch_ask *ask, uint64_t count, const struct sch_node *n,
-		      const struct sch_room *r, uint64_t *taken)
+/* How many of the CPUs in NEAR a job could use; where there are none, all. */
+static uint32_t cpus_near(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
+			  const struct mu_bits *near)
 {
+	uint32_t step = step_of(need, n), tpc = sch__tpc(n), blocks = 0;
+	if (mu_bits_next(near, 0) == UINT32_MAX)
+		return UINT32_MAX;
+	for (uint32_t b = 0; b + step <= n->row->cpus; b += step)
+		blocks += mu_bits_test(near, b) && block_free(need, n, r, b, step);
+	return need->by_core || need->by_socket ? blocks * (step / tpc) * cpus_per_core(need, n) : blocks;
+}
+
+/* With enforce-binding: all COUNT units of one entry, the one with the most free CPUs near it. */
+static bool share_near(const struct sch_need *need, const struct sch_ask *ask, uint64_t count,
+		       const struct sch_node *n, const struct sch_room *r, uint64_t *taken)
+{
+	size_t best = n->row->n_gres;
+	uint32_t most = 0;
+	for (size_t g = 0; g < n->row->n_gres; g++) {
+		uint64_t have = n->row->gres[g]->count, used = r->gres[g].count + taken[g];
+		struct mu_bits near = {0};
+		if (!asked(ask, n->row->gres[g]) || have < used + count)
+			continue;
+		near_entry(n, r, g, &near);
+		uint32_t cpus = cpus_near(need, n, r, &near);
+		mu_bits_free(&near);
+		if (best == n->row->n_gres || cpus > most) {
+			best = g;
+			most = cpus;
+		}
+	}
+	if (best == n->row->n_gres)
+		return false;
+	taken[best] += count;
+	return true;
+}
+
+static void share_one(const struct sch_need *need, const struct sch_ask *ask, uint64_t count,
+		      const struct sch_node *n, const struct sch_room *r, uint64_t *taken)
+{
+	if (need->near && count && share_near(need, ask, count, n, r, taken))
+		return;
 	for (size_t g = 0; g < n->row->n_gres && count; g++) {
 		uint64_t have = n->row->gres[g]->count, used = r->gres[g].count + taken[g];
 		uint64_t free = have > used ? have - used : 0, take = free < count ? free : count;
@@ -352,12 +381,12 @@ static void share_gres(const struct sch_need *need, const struct sch_pick *pick,
 	const struct sch_node *n = pick->node;
 	struct sch_ask whole = {.name = s->gpu_name, .type = s->job_gpu_type};
 	for (uint32_t i = 0; i < s->ask_count; i++)
-		share_one(&s->ask[i], s->ask[i].count, n, r, taken);
+		share_one(need, &s->ask[i], s->ask[i].count, n, r, taken);
 	for (uint32_t i = 0; i < s->task_ask_count; i++)
 		if (!is_gpu(&s->task_ask[i]) || !need->node_gpus)
-			share_one(&s->task_ask[i], s->task_ask[i].count * pick->tasks, n, r, taken);
+			share_one(need, &s->task_ask[i], s->task_ask[i].count * pick->tasks, n, r, taken);
 	if (s->job_gpus)
-		share_one(&whole, pick->gpus, n, r, taken);
+		share_one(need, &whole, pick->gpus, n, r, taken);
 	for (size_t g = 0; need->exclusive && g < n->row->n_gres; g++)
 		taken[g] = n->row->gres[g]->count;
 }
@@ -376,6 +405,33 @@ static void cut_gres(const struct sch_need *need, const struct sch_pick *pick, c
 			row->gres[row->n_gres++] = cut_entry(n, r, g, taken[g], cpus, arena);
 }
 
+/* With enforce-binding: no more tasks than the CPUs near the devices that they would get can take. Where only
+ * numbers are known, as on the line, they stand. */
+static void keep_near(const struct sch_need *need, const struct sch_room *r, struct sch_pick *p)
+{
+	const struct sch_node *n = p->node;
+	bool known = mu_bits_count(&r->cpu) == r->cpus && !need->exclusive;
+	for (uint32_t round = 0; known && p->tasks && round < SCH_GRES_PER_NODE; round++) {
+		struct mu_arena own = {0};
+		Mu__AllocNode row = MU__ALLOC_NODE__INIT;
+		struct mu_bits near = {0};
+		uint32_t step = step_of(need, n);
+		uint64_t blocks = 0, units = units_of(need, p);
+		cut_gres(need, p, r, &row, &own);
+		near_cpus(n, &row, &near);
+		bool any = mu_bits_next(&near, 0) != UINT32_MAX;
+		for (uint32_t b = 0; any && b + step <= n->row->cpus; b += step)
+			blocks += mu_bits_test(&near, b) && block_free(need, n, r, b, step);
+		mu_bits_free(&near);
+		mu_arena_free(&own);
+		if (!any || blocks >= units)
+			return;
+		p->tasks = (uint32_t)(p->tasks * blocks / units);
+	}
+	if (known)
+		p->tasks = 0; /* Not settled: nothing is promised. */
+}
+
 static uint64_t mem_of(const struct sch_need *need, const struct sch_pick *pick, uint32_t cpus)
 {
 	if (need->mem_kind == SCH_MEM_NODE)
@@ -389,7 +445,7 @@ void sch__use(const struct sch_need *need, const struct sch_pick *pick, const st
 	      struct mu_arena *arena, struct sch_use *ret)
 {
 	const struct sch_node *n = pick->node;
-	uint32_t tpc = sch__tpc(n), step = step_of(need, n), end = cpu_end(n) / step * step;
+	uint32_t tpc = sch__tpc(n), step = step_of(need, n), end = cpus_given(need, n) / step * step;
 	uint64_t units = units_of(need, pick);
 	ret->cpus = units < end / step ? (uint32_t)units * step : end;
 	ret->cores = (ret->cpus + tpc - 1) / tpc;
@@ -418,6 +474,62 @@ Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick
 	mu_bits_free(&cpu);
 	mu_bits_free(&near);
 	return row;
+}
+
+/* ---- how much ---- */
+
+struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
+{
+	const struct sch_shape *s = need->shape;
+	struct sch_pick p = {.node = n};
+	if (r->exclusive || (need->exclusive && r->jobs))
+		return p;
+	uint32_t cpus = cpus_free(need, n, r), end = cpus_given(need, n), each = task_cpus(need);
+	p.idle = end > r->cpus ? end - r->cpus : 0;
+	if (cpus == 0 || cpus < s->mincpus || cpus < each || !gres_fits(need, n, r) ||
+	    (uint64_t)need->node_gpus * need->cpus_per_gpu > cpus)
+		return p;
+	uint32_t tasks = cpus / each;
+	if (s->overcommit && tasks) /* A node gives the CPUs of one task, however many run there. */
+		tasks = UINT32_MAX;
+	if (s->tasks_per_node && tasks > s->tasks_per_node)
+		tasks = s->tasks_per_node;
+	uint32_t sockets = n->row->sockets ? n->row->sockets : 1;
+	if (s->tasks_per_socket && tasks / sockets >= s->tasks_per_socket)
+		tasks = s->tasks_per_socket * sockets;
+	uint32_t cores = end / sch__tpc(n), cores_free = cores > r->cores ? cores - r->cores : 0;
+	if (need->tasks_per_core && tasks / need->tasks_per_core >= cores_free)
+		tasks = need->tasks_per_core * cores_free;
+	p.tasks = s->task_ask_count ? gres_tasks(need, n, r, tasks) : tasks;
+	if (s->job_gpus) {
+		struct sch_ask any = {.name = s->gpu_name, .type = s->job_gpu_type};
+		uint64_t free = gres_free(&any, n, r, NULL);
+		uint32_t most = need->cpus_per_gpu ? cpus / need->cpus_per_gpu : UINT32_MAX;
+		p.gpus = free < most ? (uint32_t)free : most;
+	}
+	if (p.tasks)
+		mem_fits(need, n, r, &p);
+	if (need->near && p.tasks)
+		keep_near(need, r, &p);
+	if (!p.tasks || (s->job_gpus && !p.gpus))
+		p.tasks = p.gpus = 0;
+	return p;
+}
+
+bool sch__node_serves(const struct sch_need *need, struct sch_node *n)
+{
+	const struct sch_shape *s = need->shape;
+	struct sch_gres_room none[SCH_GRES_PER_NODE] = {0};
+	struct sch_room empty = {.gres = none};
+	if (n->row->base_state == NODE_FUTURE || n->row->n_gres > SCH_GRES_PER_NODE)
+		return false;
+	if ((s->sockets && n->row->sockets < s->sockets) ||
+	    (s->cores && n->row->cores_per_socket < s->cores) || (s->threads && sch__tpc(n) < s->threads) ||
+	    (s->tmp_mib && n->row->tmp_disk_mib < s->tmp_mib))
+		return false;
+	if (s->features && !sch__features_match(s->features->text, n, SCH_ANY_CHOICE))
+		return false;
+	return sch__fit(need, n, &empty).tasks > 0;
 }
 
 /* ---- overlays ---- */

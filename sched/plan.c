@@ -41,6 +41,12 @@ int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p)
 	return c->has_default_time_sec ? c->default_time_sec : c->has_max_time_sec ? c->max_time_sec : -1;
 }
 
+bool sch__job_limit_may(const struct sch_job *j, const struct sch_part *p, int64_t limit_sec)
+{
+	int64_t own = sch__job_limit_in(j, p);
+	return j->time_min_sec > 0 && limit_sec >= j->time_min_sec && (own < 0 || limit_sec < own);
+}
+
 static void numbers_set(struct sch_state *st, uint32_t **v, uint32_t *n, const uint32_t *from, size_t count)
 {
 	if (*n)

@@ -5,6 +5,8 @@
 
 #include <assert.h>
 
+#include "proto/hostlist.h"
+
 #define LIMIT_SEC_MAX (INT64_C(60) * UINT32_MAX)
 
 /* ---- partitions ---- */
@@ -28,11 +30,28 @@ static bool group_allowed(const Mu__PartitionConf *c, const Mu__Author *a)
 	return false;
 }
 
-static int part_open(const struct sch_part *p, const Mu__Author *author, const char *account, const char *qos,
-		     bool reserved)
+/* AllocNodes: hosts from which the partition takes jobs. Who does not say where he is comes from anywhere. */
+static bool host_allowed(const Mu__PartitionConf *c, const char *host, struct mu_arena *arena)
+{
+	char **names;
+	size_t count;
+	if (!host || !*host || !c->alloc_nodes || !*c->alloc_nodes || strcasecmp(c->alloc_nodes, "ALL") == 0)
+		return true;
+	if (mu_hostlist_expand(c->alloc_nodes, SCH_NODES_MAX, arena, &names, &count, NULL))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(names[i], host) == 0)
+			return true;
+	return false;
+}
+
+static int part_open(const struct sch_part *p, const Mu__JobSpec *spec, const Mu__Author *author,
+		     const char *account, const char *qos, struct mu_arena *arena)
 {
 	const Mu__PartitionConf *c = p->row->conf;
-	if (c->req_resv && !reserved)
+	if (c->req_resv && !(spec->reservation && *spec->reservation))
+		return MU_EPERM;
+	if (!host_allowed(c, spec->submit_host, arena))
 		return MU_EPERM;
 	if (p->state == SCH_PART_DRAIN || p->state == SCH_PART_INACTIVE)
 		return MU_EPARTDOWN;
@@ -51,6 +70,20 @@ static int part_open(const struct sch_part *p, const Mu__Author *author, const c
 	return 0;
 }
 
+/* Alternate= stands in for a partition that takes no jobs. */
+static struct sch_part *stand_in(const struct sch_state *st, struct sch_part *p)
+{
+	for (uint32_t i = 0;
+	     i < st->part_count && (p->state == SCH_PART_DRAIN || p->state == SCH_PART_INACTIVE); i++) {
+		struct sch_part *other =
+		    p->row->conf->alternate ? sch__part(st, p->row->conf->alternate) : NULL;
+		if (!other)
+			break;
+		p = other;
+	}
+	return p;
+}
+
 static int find_parts(const struct sch_state *st, const Mu__JobSpec *spec, struct sch_want *ret,
 		      struct mu_err *err)
 {
@@ -61,6 +94,7 @@ static int find_parts(const struct sch_state *st, const Mu__JobSpec *spec, struc
 		if (!p)
 			return sch__refuse(err, MU_EPARTITION);
 		bool twice = false;
+		p = stand_in(st, p);
 		for (uint32_t k = 0; k < ret->part_count; k++)
 			twice = twice || ret->part[k] == p;
 		if (!twice)
@@ -68,7 +102,7 @@ static int find_parts(const struct sch_state *st, const Mu__JobSpec *spec, struc
 	}
 	for (uint32_t i = 0; i < st->part_count && !spec->n_partition; i++)
 		if (st->part[i]->row->conf->is_default && !ret->part_count)
-			ret->part[ret->part_count++] = st->part[i];
+			ret->part[ret->part_count++] = stand_in(st, st->part[i]);
 	return ret->part_count ? 0 : sch__refuse(err, MU_EPARTITION);
 }
 
@@ -235,12 +269,33 @@ static int all_gres(const struct sch_state *st, const Mu__JobSpec *s, struct mu_
 	return rc;
 }
 
+/* Features that are asked of single nodes. */
+static int plain_features(const struct sch_state *st, const char *option, const char *expr,
+			  struct mu_err *err)
+{
+	struct sch_features kind;
+	if (!expr || !*expr)
+		return 0;
+	int rc = sch__features_check(st, expr, err);
+	if (rc)
+		return rc;
+	sch__features_kind(expr, &kind);
+	return kind.groups || kind.choices
+		   ? mu_fail(err, MU_EFEATURE, "%s: --%s takes neither counts nor brackets",
+			     mu_strerror(MU_EFEATURE), option)
+		   : 0;
+}
+
 /* Nodes that --constraint counts are nodes of the job. */
 static int want_features(const struct sch_state *st, const Mu__JobSpec *spec, struct sch_want *ret,
 			 struct mu_err *err)
 {
 	struct sch_features kind;
-	int rc = spec->features && *spec->features ? sch__features_check(st, spec->features, err) : 0;
+	int rc = plain_features(st, "prefer", spec->prefer, err);
+	if (!rc)
+		rc = plain_features(st, "batch", spec->batch_features, err);
+	if (!rc && spec->features && *spec->features)
+		rc = sch__features_check(st, spec->features, err);
 	if (rc || !spec->features || !*spec->features)
 		return rc;
 	sch__features_kind(spec->features, &kind);
@@ -266,7 +321,8 @@ static int want_tasks(const struct sch_state *st, const Mu__JobSpec *s, struct s
 	if (!s->array || !*s->array)
 		return 0;
 	if (!s->batch)
-		return mu_fail(err, MU_EARRAY, "%s: only a batch job can be an array", mu_strerror(MU_EARRAY));
+		return mu_fail(err, MU_EARRAY, "%s: only a batch job can be an array",
+			       mu_strerror(MU_EARRAY));
 	if (mu_tasks_parse(s->array, sch__max_array_size(st), &tasks, err))
 		return sch__refuse(err, MU_EARRAY);
 	ret->tasks = tasks.total;
@@ -342,6 +398,8 @@ void sch__shape_in(struct mu_arena *arena, const Mu__JobSpec *spec, const struct
 	ret->gpu_name = w->job_gpus ? text_in(arena, "gpu") : NULL;
 	ret->job_gpu_type = w->job_gpus && spec->n_gres_job ? text_in(arena, spec->gres_job[0]->type) : NULL;
 	ret->features = text_in(arena, spec->features);
+	ret->prefer = text_in(arena, spec->prefer);
+	ret->batch = text_in(arena, spec->batch_features);
 	ret->required = text_in(arena, spec->nodes_required);
 	ret->excluded = text_in(arena, spec->nodes_excluded);
 }
@@ -358,11 +416,13 @@ static int judge(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 	for (uint32_t i = 0; i < w->part_count; i++) {
 		struct mu_err why = {0};
 		const struct sch_part *p = w->part[i];
-		int rc = part_open(p, author, w->account, w->qos, spec->reservation && *spec->reservation);
+		int rc = part_open(p, spec, author, w->account, w->qos, arena);
 		if (!rc && st->config.enforce != SCH_ENFORCE_NO)
 			rc = sch__part_limits(p, spec, w, author);
 		if (!rc)
 			rc = sch__part_size(st, p, &shape, arena, &why);
+		if (rc == MU_ENODECOUNT && shape.nodes_min > mu_bits_count(&p->nodes))
+			rc = MU_ENODECONFIG; /* No limit that could be raised: there are not so many. */
 		if (rc == MU_ENODECOUNT && st->config.enforce == SCH_ENFORCE_NO)
 			rc = 0;
 		if (rc && !first)
@@ -377,7 +437,10 @@ int sch__resolve(const struct sch_state *st, const Mu__JobSpec *spec, const Mu__
 		 struct mu_arena *arena, struct sch_want *ret, struct mu_err *err)
 {
 	struct sch_want w = {.qos = spec->qos && *spec->qos ? spec->qos : "normal",
-			     .exclusive = spec->exclusive};
+			     .exclusive = spec->exclusive,
+			     .own_spec =
+				 st->config.spec_usage && (spec->has_core_spec || spec->has_thread_spec)};
+	w.exclusive = w.exclusive || w.own_spec;
 	int rc = find_parts(st, spec, &w, err);
 	if (!rc)
 		rc = want_tasks(st, spec, &w, err);

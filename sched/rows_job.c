@@ -341,6 +341,7 @@ int sch__job_load(struct sch_state *st, const Mu__JobRow *row, struct mu_err *er
 	j->spec = sch__spec(st, row->spec);
 	j->deadline_usec = row->spec->deadline_usec;
 	j->limit_given = row->spec->has_time_limit_sec;
+	j->time_min_sec = row->spec->time_min_sec;
 	j->resv_want = sch__str(st, row->spec->reservation);
 	j->licenses = sch__str(st, row->spec->licenses);
 	j->who = sch__person(st, row->uid, row->gid, row->user, row->group, row->groups, row->n_groups);

@@ -49,6 +49,14 @@ static void canonical(const Mu__JobSpec *spec, const struct sch_want *want, Mu__
 	SCH_SET(ret, requeue, sch__grows(spec, want)); /* Two that only the key knows. */
 	SCH_SET(ret, no_kill, spec->has_cpus_per_task);
 	ret->features = spec->features;
+	ret->prefer = spec->prefer;
+	ret->batch_features = spec->batch_features;
+	if (want->own_spec) {
+		SCH_SET(ret, core_spec, spec->core_spec + 1);
+		SCH_SET(ret, thread_spec, spec->thread_spec);
+	}
+	SCH_SET(ret, near_gpus, spec->near_gpus);
+	SCH_SET(ret, any_cpus, spec->any_cpus);
 	ret->nodes_required = spec->nodes_required;
 	ret->nodes_excluded = spec->nodes_excluded;
 }
@@ -81,6 +89,11 @@ void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *w, struct 
 	ret->cpus_given = spec->has_cpus_per_task;
 	ret->job_gpus = w->job_gpus;
 	ret->cpus_per_gpu = spec->cpus_per_gpu;
+	ret->near = spec->near_gpus;
+	ret->anywhere = spec->any_cpus;
+	ret->own_spec = w->own_spec;
+	ret->spec_cores = spec->core_spec;
+	ret->spec_threads = spec->thread_spec;
 	if (spec->features && *spec->features)
 		sch__features_kind(spec->features, &ret->feature_kind);
 }
@@ -125,6 +138,8 @@ static struct sch_shape *build(struct sch_state *st, const Mu__JobSpec *spec, co
 	s->gpu_name = want->job_gpus ? sch__str(st, "gpu") : NULL;
 	s->job_gpu_type = want->job_gpus && spec->n_gres_job ? sch__str(st, spec->gres_job[0]->type) : NULL;
 	s->features = sch__str(st, spec->features);
+	s->prefer = sch__str(st, spec->prefer);
+	s->batch = sch__str(st, spec->batch_features);
 	s->required = sch__str(st, spec->nodes_required);
 	s->excluded = sch__str(st, spec->nodes_excluded);
 	return s;
@@ -166,6 +181,8 @@ void sch__shape_drop(struct sch_state *st, struct sch_shape **s)
 	sch__str_drop(st, &old->gpu_name);
 	sch__str_drop(st, &old->job_gpu_type);
 	sch__str_drop(st, &old->features);
+	sch__str_drop(st, &old->prefer);
+	sch__str_drop(st, &old->batch);
 	sch__str_drop(st, &old->required);
 	sch__str_drop(st, &old->excluded);
 	sch__free(st, old, sizeof(*old));

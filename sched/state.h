@@ -86,7 +86,10 @@ struct sch_shape {
 	struct sch_features feature_kind;
 	uint32_t switches; /* leaf switches at most; 0: any */
 	int64_t switches_wait_sec;
-	struct sch_str *features, *required, *excluded;
+	struct sch_str *features, *prefer, *batch, *required, *excluded;
+	bool near, anywhere; /* only CPUs near its devices; whichever CPUs */
+	bool own_spec;	     /* leaves these to the system, instead of what the node keeps */
+	uint32_t spec_cores, spec_threads;
 };
 
 struct sch_node;
@@ -149,7 +152,7 @@ struct sch_job {
 	uint32_t priority, attempt, restarts, cancelled_by;
 	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, cpus_total;
 	uint64_t mem_node_mib, mem_cpu_mib;
-	int64_t time_limit_sec, deadline_usec;
+	int64_t time_limit_sec, time_min_sec, deadline_usec;
 	int64_t submit_usec, eligible_usec, start_usec, end_usec, last_sched_usec, plan_start_usec,
 	    start_late_usec;
 	uint64_t submit_pos, start_pos, end_pos;
@@ -203,11 +206,14 @@ struct sch_node {
 	Mu__NodeRow *row; /* own copy; allocated fields are filled when it is packed */
 	uint32_t order, rank;
 	uint32_t leaf; /* where a topology is drawn */
+	struct mu_bits spec; /* CPUs that are the system's: CoreSpecCount, CPUSpecList */
+	uint32_t spec_cpus;
 	struct sch_room room;
 	struct sch_hold *hold; /* by job, attempt */
 	uint32_t hold_count, hold_cap;
 	struct sch_class *class;
 	int64_t silent_key; /* where it lies in the silence map; 0: nowhere */
+	int64_t resume_key; /* likewise among the nodes that will resume */
 	bool usable;
 };
 
@@ -259,9 +265,11 @@ struct sch_key_rec {
 struct sch_config_rec {
 	struct sch_rec rec;
 	Mu__ConfigRow *row;
-	bool by_core, by_socket, memory, lln, one_task_per_core; /* SelectTypeParameters */
+	bool by_core, by_socket, memory, lln, one_task_per_core, near; /* SelectTypeParameters */
+	bool spec_usage; /* AllowSpecResourcesUsage */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
-	bool backfill; /* SchedulerType */
+	bool backfill;	    /* SchedulerType */
+	bool serial_at_end; /* SchedulerParameters: pack_serial_at_end */
 	uint32_t bf_max_job, bf_max_user, bf_max_part,
 	    bf_max_array; /* SchedulerParameters; 0: no bound of its own */
 	int64_t bf_window_usec, bf_resolution_usec, switch_wait_sec;
@@ -307,6 +315,7 @@ struct sch_state {
 	struct mu_map plans;	/* by id: waiting jobs with a planned start */
 	struct mu_map tombs;	/* be64 end, be32 id: ended jobs that may be purged */
 	struct mu_map silent;	/* be64 last heard, be32 order: nodes missed by the last summary */
+	struct mu_map resumes;	/* be64 moment, be32 order: nodes that then resume by themselves */
 	uint32_t heard_count;	/* nodes named by the last summary, whose silence counts */
 	uint32_t pending, live_running, completing;
 
@@ -465,7 +474,7 @@ void sch__node_class(struct sch_state *st, struct sch_node *n);
 void sch__node_unclass(struct sch_state *st, struct sch_node *n);
 void sch__node_heard(struct sch_state *st, struct sch_node *n,
 		     int64_t usec); /* usec 0: named by the last summary */
-void sch__node_silence_index(struct sch_state *st, struct sch_node *n);
+void sch__node_moments_index(struct sch_state *st, struct sch_node *n);
 void sch__part_derive(struct sch_state *st, struct sch_part *p); /* bits, totals, state */
 void sch__config_derive(struct sch_state *st);
 enum sch_part_state sch__part_state(const char *word);
@@ -473,7 +482,7 @@ uint32_t sch__tpc(const struct sch_node *n);
 uint32_t sch__feature_mask(const struct sch_state *st, const char *name);
 bool sch__node_has_feature(const struct sch_node *n, const char *name, size_t len);
 
-void sch__node_silence_drop(struct sch_state *st,
+void sch__node_moments_drop(struct sch_state *st,
 			    struct sch_node *n);      /* out of the index, before orders change */
 void sch__pass_clear(struct sch_state *st);	      /* no unfinished pass */
 void sch__pass_restart(struct sch_state *st);	      /* the same, and a new one is wanted */
@@ -484,6 +493,7 @@ void sch__node_drain(struct sch_ev *ev, struct sch_node *n, const char *reason);
 
 /* inventory.c */
 bool sch__inventory_same(const struct sch_node *n, const Mu__NodeConf *c);
+void sch__inventory_spec(struct sch_node *n); /* which CPUs the system keeps */
 void sch__inventory_set(struct sch_node *n, const Mu__NodeRow *said);
 void sch__inventory_first_index(Mu__NodeRow *row);
 /* Takes over what the node says of its devices, also while jobs hold them. Those that are newly at fault, as
@@ -493,6 +503,7 @@ const char *sch__inventory_short(const struct sch_node *n, const Mu__NodeRow *sa
 
 /* merge.c */
 bool sch__present(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
+void sch__absent(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 void sch__merge(ProtobufCMessage *into, const ProtobufCMessage *from);
 void sch__strip(ProtobufCMessage *m);
 
@@ -550,7 +561,7 @@ struct sch_want {
 	uint64_t mem_node_mib, mem_cpu_mib; /* as the first partition makes it, for rows */
 	enum sch_mem_kind mem_kind;	    /* as asked */
 	uint64_t mem_mib;
-	bool exclusive;
+	bool exclusive, own_spec;
 	const char *qos, *account;
 	uint32_t assoc;
 	uint32_t job_gpus;
@@ -587,6 +598,7 @@ struct sch_need { /* a shape in one partition */
 	uint32_t tasks_per_core; /* 0: as its threads allow */
 	uint32_t node_gpus, task_gpus, cpus_per_gpu;
 	uint32_t switches; /* leaf switches at most; 0: any */
+	bool near;	   /* only CPUs near its devices */
 	bool careful;	   /* company matters: see sch__fit_in */
 	bool user_only;
 	uint32_t uid;
@@ -795,6 +807,8 @@ uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, st
 			 struct sch_pick *pick);
 void sch__fold_allocs(Mu__Start *s, struct mu_arena *arena); /* neighbours that hold the same: one element */
 int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p);
+/* Whether J may start with LIMIT_SEC instead of its own limit. */
+bool sch__job_limit_may(const struct sch_job *j, const struct sch_part *p, int64_t limit_sec);
 /* What of P's limits keeps J waiting; whether it waits for what is left of its last run. */
 uint32_t sch__part_reason(const struct sch_job *j, const struct sch_part *p);
 bool sch__waits_for_fence(const struct sch_state *st, const struct sch_job *j);
@@ -825,8 +839,9 @@ void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j);
 
 /* evolve_job.c, evolve_attempt.c: shared between events */
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);
+/* SHORTER_SEC: a limit below the one it asked for; 0: none. */
 void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
-		    struct sch_alloc *alloc, uint32_t count, bool exclusive);
+		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec);
 /* due.c: when the first silent node is to be given up; 0: never. */
 int64_t sch__silence_due(const struct sch_state *st);
 void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign);
@@ -893,6 +908,9 @@ typedef uint64_t (*sch_lic_taken)(void *arg, const struct sch_lic_ask *ask);
 /* Are the licences of TEXT there for a job in IN for the span? */
 bool sch__lic_fits(const struct sch_state *st, const char *text, const struct sch_resv *in, int64_t from,
 		   int64_t until, sch_lic_taken taken, void *arg);
+
+/* evolve_node.c */
+void sch__nodes_resume(struct sch_ev *ev); /* those whose moment has come */
 
 /* evolve_resv.c */
 bool sch__resv_replace_due(const struct sch_state *st);

@@ -503,3 +503,60 @@ Test(conf, expand_refuses)
 		mu_arena_free(&arena);
 	}
 }
+
+/* One word of a partition at a time, as scontrol update takes it: what it sets, and what it takes away. */
+Test(conf, partition_words)
+{
+	static const struct {
+		const char *key, *value;
+		int code;
+		const char *
+		    conf; /* a piece of what is set, as protobuf-c prints numbers; NULL: nothing to look at */
+		uint32_t clear[3];   /* fields that are to be absent */
+		const char *message; /* a piece of the refusal, or of the note */
+	} rows[] = {
+	    {"MaxTime", "60", 0, NULL, {0}, NULL},
+	    {"maxtime", "UNLIMITED", 0, NULL, {0}, NULL},
+	    {"MaxNodes", "UNLIMITED", 0, NULL, {7}, NULL},
+	    {"MaxNodes", "4", 0, NULL, {0}, NULL},
+	    {"AllowAccounts", "a,b", 0, NULL, {0}, NULL},
+	    {"AllowAccounts", "ALL", 0, NULL, {13}, NULL},
+	    {"AllowGroups", "", 0, NULL, {12}, NULL},
+	    {"QOS", "", 0, NULL, {17}, NULL},
+	    {"DefMemPerCPU", "100", 0, NULL, {22}, NULL},
+	    {"DefMemPerNode", "100", 0, NULL, {21}, NULL},
+	    {"MaxMemPerCPU", "0", 0, NULL, {23, 24}, NULL},
+	    {"OverSubscribe", "force:2", 0, "FORCE:2", {0}, NULL},
+	    {"OverSubscribe", "", MU_EINVAL, NULL, {0}, "has no value"},
+	    {"TRESBillingWeights", "CPU=1", 0, NULL, {0}, NULL},
+	    {"TRESBillingWeights", "", 0, NULL, {0}, NULL},
+	    {"PowerDownOnIdle", "YES", 0, NULL, {0}, "without effect: PowerDownOnIdle"},
+	    {"State", "ASLEEP", MU_EINVAL, NULL, {0}, "must be one of"},
+	    {"Default", "maybe", MU_EINVAL, NULL, {0}, "must be YES or NO"},
+	    {"MaxTimes", "5", MU_EINVAL, NULL, {0}, "did you mean MaxTime"},
+	};
+	for (size_t i = 0; i < ROWS(rows); i++) {
+		struct mu_arena arena = {0};
+		struct mu_err err = {0};
+		struct world w = {.notes = ""};
+		Mu__PartitionConf conf = MU__PARTITION_CONF__INIT;
+		Mu__PartitionUpdate u = MU__PARTITION_UPDATE__INIT;
+		u.conf = &conf;
+		int rc = mu_conf_partition_word(rows[i].key, rows[i].value, world_note, &w, &arena, &u, &err);
+		cr_expect_eq(rc, rows[i].code, "%s=%s: %d %s", rows[i].key, rows[i].value, rc, err.text);
+		size_t clear = 0;
+		while (clear < 3 && rows[i].clear[clear])
+			clear++;
+		cr_expect_eq(u.n_clear, clear, "%s=%s clears %zu fields", rows[i].key, rows[i].value,
+			     u.n_clear);
+		for (size_t k = 0; k < clear && k < u.n_clear; k++)
+			cr_expect_eq(u.clear[k], rows[i].clear[k], "%s=%s clears %u", rows[i].key,
+				     rows[i].value, u.clear[k]);
+		if (rows[i].conf)
+			cr_expect_str_eq(conf.oversubscribe, rows[i].conf);
+		if (rows[i].message)
+			cr_expect(strstr(rc ? err.text : w.notes, rows[i].message), "%s=%s says %s%s",
+				  rows[i].key, rows[i].value, err.text, w.notes);
+		mu_arena_free(&arena);
+	}
+}

@@ -254,7 +254,7 @@ static void test_only(void)
 	      "when on a full one");
 	SET(e->submitted->spec, nodes_min, 3);
 	SET(e->submitted->spec, ntasks, 9);
-	check(sch_test_only(h.st, e, &arena, &reply, &err) == MU_ENODECOUNT && err.text[0],
+	check(sch_test_only(h.st, e, &arena, &reply, &err) == MU_ENODECONFIG && err.text[0],
 	      "never, with a sentence");
 	h_close(&h);
 	mu_arena_free(&arena);

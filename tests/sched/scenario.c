@@ -5,6 +5,7 @@
  * ... numbered on partition debug nodes=n[1-4] default [MaxTime=60] ...       any slurm.conf key of a
  * partition config SlurmdTimeout=300 ...                                any other key of slurm.conf found
  * [silent]              found the cluster (done by itself before the first act); nodes register unless silent
+ *   gres NodeName=n1 Name=gpu Cores=0-3 ...     a line of gres.conf
  *   submit user=alice [op] -n2 -t10 --mem=100 ...               sbatch's option words
  *   (jobs are 12, or tasks of an array 12_3 and 12_[1-4]; update 12 throttle=N)
  *   tick SECONDS · decide [slices] · leader · heard all|n1,n2
@@ -178,6 +179,9 @@ static bool act_nodes(struct story *s, char **word)
 		mu_buf_printf(&s->conf, " Weight=%s", story_value(word, "weight"));
 	if (story_value(word, "state"))
 		mu_buf_printf(&s->conf, " State=%s", story_value(word, "state"));
+	for (char **w = word + 1; *w; w++) /* Any other word of a NodeName line. */
+		if (isupper((unsigned char)**w))
+			mu_buf_printf(&s->conf, " %s", *w);
 	mu_buf_str(&s->conf, "\n");
 	return true;
 }
@@ -198,6 +202,22 @@ static bool act_switch(struct story *s, char **word)
 		mu_buf_printf(&s->conf, " %s", *w);
 	mu_buf_str(&s->conf, "\n");
 	return true;
+}
+
+static bool act_gres(struct story *s, char **word)
+{
+	for (; *word; word++)
+		mu_buf_printf(&s->gres, "%s%s", *word, word[1] ? " " : "\n");
+	return true;
+}
+
+static int read_gres(void *arg, const char *name, struct mu_arena *arena, const char **ret_text, struct mu_err *err)
+{
+	struct story *s = arg;
+	if (strcmp(name, "gres.conf") != 0 || !s->gres.len)
+		return mu_fail(err, MU_ENOENT, "There is no %s", name);
+	*ret_text = mu_arena_printf(arena, "%.*s", (int)s->gres.len, (const char *)s->gres.data);
+	return 0;
 }
 
 static bool act_config(struct story *s, char **word)
@@ -222,7 +242,7 @@ static Mu__Config *parse_conf(struct story *s)
 	mu_buf_add(&text, s->conf.data, s->conf.len);
 	if (!strstr((const char *)s->conf.data, "PartitionName"))
 		mu_buf_printf(&text, "PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
-	if (mu_conf_parse("story.conf", (const char *)text.data, NULL, NULL, NULL, &s->arena, &c, &err))
+	if (mu_conf_parse("story.conf", (const char *)text.data, read_gres, NULL, s, &s->arena, &c, &err))
 		wrong(s, "%s", err.text);
 	mu_buf_free(&text);
 	return c;
@@ -426,6 +446,19 @@ static bool act_requeue(struct story *s, char **word)
 	return story_ask(s, e);
 }
 
+/* "features,licenses": their numbers. */
+static uint32_t *field_numbers(struct story *s, const ProtobufCMessageDescriptor *d, const char *names,
+			       size_t *ret_count)
+{
+	uint32_t *v = mu_arena_alloc(&s->arena, 32 * sizeof(*v));
+	char *save = NULL, *copy = mu_arena_strdup(&s->arena, names ? names : "");
+	for (char *w = strtok_r(copy, ",", &save); w && *ret_count < 32; w = strtok_r(NULL, ",", &save)) {
+		const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(d, w);
+		v[(*ret_count)++] = f ? f->id : 0;
+	}
+	return v;
+}
+
 static bool act_update(struct story *s, char **word)
 {
 	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_UPDATE);
@@ -438,6 +471,15 @@ static bool act_update(struct story *s, char **word)
 		SET(e->job_update, array_throttle, (uint32_t)number(word, "throttle", 0));
 	e->job_update->spec = spec(s, word + 1);
 	SET(e->job_update, begin_now, flag(word, "now"));
+	if (story_value(word, "by"))
+		SET(e->job_update, limit_by_sec, strtoll(story_value(word, "by"), NULL, 10) * 60);
+	if (story_value(word, "end"))
+		SET(e->job_update, end_usec, s->h.now_usec + (int64_t)number(word, "end", 0) * 1000000);
+	if (story_value(word, "cpus"))
+		SET(e->job_update, cpus, (uint32_t)number(word, "cpus", 1));
+	SET(e->job_update, accrue_again, flag(word, "accrue"));
+	e->job_update->clear = field_numbers(s, &mu__job_spec__descriptor, story_value(word, "clear"),
+					     &e->job_update->n_clear);
 	e->author = story_author(s, word);
 	return e->job_update->spec && story_ask(s, e);
 }
@@ -450,13 +492,21 @@ static bool act_part(struct story *s, char **word)
 	mu__partition_update__init(e->partition_update);
 	mu__partition_conf__init(c);
 	c->name = mu_arena_strdup(&s->arena, word[0]);
-	c->state = mu_arena_strdup(&s->arena, story_value(word, "State"));
-	c->nodes = mu_arena_strdup(&s->arena, story_value(word, "Nodes"));
-	if (story_value(word, "MaxTime"))
-		SET(c, max_time_sec, (int64_t)number(word, "MaxTime", 0) * 60);
-	if (story_value(word, "MaxNodes"))
-		SET(c, max_nodes, (uint32_t)number(word, "MaxNodes", 0));
 	e->partition_update->conf = c;
+	for (char **w = word + 1; *w; w++) { /* KEY=VALUE as in the configuration; other words are ours. */
+		char *equals = strchr(*w, '='), *key = mu_arena_strdup(&s->arena, *w);
+		struct mu_err err = {0};
+		if (!equals || !isupper((unsigned char)**w))
+			continue;
+		key[equals - *w] = 0;
+		if (strcmp(key, "Nodes+") == 0)
+			e->partition_update->nodes_more = mu_arena_strdup(&s->arena, equals + 1);
+		else if (strcmp(key, "Nodes-") == 0)
+			e->partition_update->nodes_less = mu_arena_strdup(&s->arena, equals + 1);
+		else if (mu_conf_partition_word(key, mu_arena_strdup(&s->arena, equals + 1), NULL, NULL,
+						&s->arena, e->partition_update, &err))
+			return wrong(s, "%s", err.text);
+	}
 	SET(e->partition_update, create, flag(word, "create"));
 	SET(e->partition_update, remove, flag(word, "remove"));
 	e->author = story_author(s, word);
@@ -558,6 +608,9 @@ static bool act_node(struct story *s, char **word)
 	if (!strchr(verb, '='))
 		u->state = mu_arena_strdup(&s->arena, verb);
 	u->reason = mu_arena_strdup(&s->arena, story_value(word, "reason"));
+	u->comment = mu_arena_strdup(&s->arena, story_value(word, "comment"));
+	if (story_value(word, "after"))
+		SET(u, resume_after_sec, (uint32_t)number(word, "after", 0));
 	SET(u, fenced, flag(word + 2, "fenced"));
 	if (story_value(word, "weight"))
 		SET(u, weight, (uint32_t)number(word, "weight", 1));
@@ -648,7 +701,7 @@ static const struct {
 	bool (*act)(struct story *, char **);
 	bool before; /* belongs before the founding */
 } acts[] = {
-    {"nodes", act_nodes, true},	     {"partition", act_partition, true},
+    {"gres", act_gres, true},	     {"nodes", act_nodes, true},	     {"partition", act_partition, true},
     {"config", act_config, true},    {"switch", act_switch, true},
     {"found", act_found, false},     {"submit", act_submit, false},
     {"tick", act_tick, false},	     {"decide", act_decide, false},
@@ -721,6 +774,7 @@ static void close_story(struct story *s)
 	h_close(&s->h);
 	mu_arena_free(&s->arena);
 	mu_buf_free(&s->conf);
+	mu_buf_free(&s->gres);
 }
 
 /* ---- recorded streams: "MUL1", then per event be64 time, be32 length, bytes; at the end be64 0, be32 0 and

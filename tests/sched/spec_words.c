@@ -39,11 +39,16 @@ NUMBER(set_switches_wait, switches_wait_sec)
 NUMBER(set_mem_gpu, mem_gpu_mib)
 NUMBER(set_threads, threads_per_core)
 NUMBER(set_mincpus, mincpus)
+NUMBER(set_core_spec, core_spec)
+NUMBER(set_thread_spec, thread_spec)
 NUMBER(set_priority, priority)
 TEXT(set_name, name)
 TEXT(set_account, account)
 TEXT(set_qos, qos)
 TEXT(set_features, features)
+TEXT(set_prefer, prefer)
+TEXT(set_batch, batch_features)
+TEXT(set_host, submit_host)
 TEXT(set_required, nodes_required)
 TEXT(set_excluded, nodes_excluded)
 TEXT(set_dependency, dependency)
@@ -60,6 +65,7 @@ SWITCH(set_spread, spread_job, 1)
 SWITCH(set_fewest, use_min_nodes, 1)
 SWITCH(set_user_only, exclusive_user, 1)
 SWITCH(set_near, near_gpus, 1)
+SWITCH(set_anywhere, any_cpus, 1)
 SWITCH(set_overcommit, overcommit, 1)
 
 static bool set_nodes(struct story *s, Mu__JobSpec *j, const char *v)
@@ -73,6 +79,12 @@ static bool set_nodes(struct story *s, Mu__JobSpec *j, const char *v)
 static bool set_nice(struct story *s, Mu__JobSpec *j, const char *v)
 {
 	SET(j, nice, (int32_t)strtol(v, NULL, 10));
+	return true;
+}
+
+static bool set_site(struct story *s, Mu__JobSpec *j, const char *v)
+{
+	SET(j, site_factor, (int32_t)strtol(v, NULL, 10));
 	return true;
 }
 
@@ -189,6 +201,12 @@ static const struct word_of words[] = {
     {"--use-min-nodes", NULL, set_fewest, false},
     {"--exclusive-user", NULL, set_user_only, false},
     {"--enforce-binding", NULL, set_near, false},
+    {"--disable-binding", NULL, set_anywhere, false},
+    {"--prefer", NULL, set_prefer, true},
+    {"--batch", NULL, set_batch, true},
+    {"--core-spec", "-S", set_core_spec, true},
+    {"--thread-spec", NULL, set_thread_spec, true},
+    {"--submit-host", NULL, set_host, true},
     {"--switches", NULL, set_switches, true},
     {"--switches-wait", NULL, set_switches_wait, true},
     {"--time-min", NULL, set_time_min, true},
@@ -197,6 +215,7 @@ static const struct word_of words[] = {
     {"--threads-per-core", NULL, set_threads, true},
     {"--mincpus", NULL, set_mincpus, true},
     {"--comment", NULL, set_comment, true},
+    {"--site-factor", NULL, set_site, true},
 };
 
 /* A value is attached (-n2, --mem=100) or the next word; NULL for a switch. */

@@ -10,7 +10,7 @@ enum { WORDS = 64 };
 struct story {
 	struct harness h;
 	struct mu_arena arena;
-	struct mu_buf conf;
+	struct mu_buf conf, gres; /* the configuration, and its gres.conf */
 	unsigned nodes, line;
 	const char *file;
 	bool founded, show;
