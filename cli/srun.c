@@ -753,7 +753,7 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 			spec->cpus_per_task = (a.job.row->cpus_total + spec->ntasks - 1) / spec->ntasks;
 		}
 		rc = run_step(s, spec, argc, argv);
-		cli_allocation_release(s->cli, &a, rc);
+		cli_allocation_release(s->cli, &a, s->signal ? s->signal << 8 : rc);
 	}
 	cli_allocation_done(&a);
 	return rc;

@@ -28,6 +28,7 @@ struct srun {
 	struct mu_buf environment;
 	ProtobufCBinaryData programs; /* --multi-prog: the file's text */
 	Mu__StepGranted *granted;
+	int signal; /* that gave srun's exit code; 0: it is a task's own */
 	bool joins; /* sattach: the step is another srun's, and goes on without us */
 };
 

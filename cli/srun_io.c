@@ -227,7 +227,7 @@ static void tell_failures(struct io *io)
 	}
 }
 
-static int exit_code(const struct io *io)
+static int exit_code(struct io *io)
 {
 	int highest = 0;
 	bool killed = false;
@@ -237,6 +237,8 @@ static int exit_code(const struct io *io)
 		int code = e->signal ? 128 + e->signal : e->code;
 
 		killed = killed || e->signal;
+		if (code > highest)
+			io->srun->signal = e->signal;
 		highest = code > highest ? code : highest;
 	}
 	if (killed && !io->srun->joins)
@@ -253,8 +255,10 @@ static int exit_code(const struct io *io)
 			  io->srun->job.job, io->srun->granted->step);
 		return highest ? highest : 1;
 	}
-	if (!highest && io->tasks_over < io->tasks)
+	if (!highest && io->tasks_over < io->tasks) {
+		io->srun->signal = io->step_signal;
 		highest = io->step_signal ? 128 + io->step_signal : io->step_code ? io->step_code : 1;
+	}
 	return highest;
 }
 

@@ -105,7 +105,10 @@ def test_allocation_ends(t):
     job = int(step.stdout.readline())
     step.kill()
     step.wait(30)
-    equal(settle(c, job)[0], "CANCELLED", "after kill -9 of srun")
+    equal(settle(c, job), ("CANCELLED", "0:0"), "after kill -9 of srun")
+    dead = c.run("srun", "-n1", "-J", "killed", "sh", "-c", "kill -9 $$")
+    equal(dead.code, 137, "srun's exit code when a signal ended its task")
+    wait_until("the signal as the job's end", 30, lambda: "FAILED|0:9" in c.run("sacct", "-X", "-n", "-P", "--name", "killed", "-o", "State,ExitCode").ok().out)
 
 
 @test(build="plain")
