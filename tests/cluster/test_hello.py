@@ -3,6 +3,7 @@ import os
 import re
 
 from harness import USER, check, equal, test, wait_until
+from test_ends import check_end
 
 HELLO = """#!/bin/bash
 #SBATCH --job-name=hello
@@ -107,4 +108,5 @@ def test_time_limit(t):
     rows = c.wait_ended(polite, stubborn, trapping, seconds=150)
     for job, what in ((polite, "a job that minds TERM"), (stubborn, "one that ignores it"), (trapping, "one that traps it")):
         equal(rows[job][0], "TIMEOUT", what + " over its time limit")
+    check_end(c, "its time limit", polite)
     check("got TERM" in c.read("trapped"), "the trap did not run: %r", c.read("trapped"))

@@ -6,6 +6,7 @@ import stat
 import time
 
 from harness import USER, Skip, check, equal, local, size, test, wait_until
+from test_ends import check_end
 
 KILL = {"KillWait": "2"}
 
@@ -166,6 +167,7 @@ def test_node_states(t):
     c.stop("n2")
     wait_until("n2 down", 60, lambda: "n2" not in local.idle_nodes(c.c))
     wait_until("NODE_FAIL of the job", 30, lambda: c.states(lost)[lost][0] == "NODE_FAIL")
+    check_end(c, "its node is lost", lost)
     c.start("n2")
     wait_until("n2 back unaided (ReturnToService=2)", 60, lambda: "n2" in local.idle_nodes(c.c))
     equal(c.wait_ended(back, seconds=90)[back][:2], ("COMPLETED", "0:0"), "the requeued job")
