@@ -138,6 +138,37 @@ static int digest(struct cli *c, size_t count, char **words)
 	return rc;
 }
 
+/* ---- backup ---- */
+
+enum { BACKUP_MSEC = 3600 * 1000 };
+
+static int backup(struct cli *c, size_t count, char **words)
+{
+	Mu__Request request = MU__REQUEST__INIT;
+	Mu__ControlAsk ask = MU__CONTROL_ASK__INIT;
+	Mu__Reply *reply = NULL;
+	struct mu_err err = {0};
+	char here[4096];
+
+	if (count != 1 || !*words[0])
+		return usage(c, "backup DIR");
+	ask.verb = (char *)"backup";
+	ask.arg = words[0];
+	if (*words[0] != '/' && getcwd(here, sizeof here))
+		ask.arg = mu_arena_printf(&c->arena, "%s/%s", here, words[0]);
+	request.ask_case = MU__REQUEST__ASK_CONTROL;
+	request.control = &ask;
+	int rc = cli_ask_within(c, &request, BACKUP_MSEC, &reply, &err);
+	if (rc)
+		return say(c, &err);
+	if (reply->code) {
+		cli_error(c, "%s", reply->text ? reply->text : mu_strerror(reply->code));
+		return 1;
+	}
+	printf("%s\n", reply->text);
+	return 0;
+}
+
 /* ---- controller ---- */
 
 static int controller_list(struct cli *c)
@@ -439,12 +470,13 @@ static const struct {
     {"digest", "", "position, digest and chain of every controller", digest},
     {"controller", "list | add | promote | remove | transfer | recover", "members of the cluster",
      controller},
+    {"backup", "DIR", "all that a controller of this host knows, into DIR", backup},
     {"node", "list | enroll NODE KEY | remove NODE", "keys of the nodes", node},
     {"config", "get [KEY] | diff", "the configuration that the cluster holds", muster_config},
     {"bench", "submit [-c CLIENTS] [-n JOBS]", "submissions a second", muster_bench},
     {"key", "make DIR [NODE]", "draw the cluster's key, or a node's", key_make},
 };
-static const char *const history[] = {"replay", "sim", "audit", "whatif", "bisect"};
+static const char *const history[] = {"replay", "sim", "audit", "whatif", "bisect", "restore"};
 
 static void list_commands(FILE *out)
 {

@@ -161,6 +161,11 @@ int log_replica_transfer(struct log_replica *r, uint64_t to /* 0: the most level
  * or as log_replica_open. */
 int log_replica_recover(const char *dir, const char *name, const char *address, struct mu_err *err);
 
+/* Copies DIR, which a replica of this process uses, to TO, which must not be there: what a power cut would leave, so that
+ * log_replica_recover takes it. To be called on the loop's thread; some 10 ms. 0, MU_EIO, MU_EBUSY (its files did not come to
+ * rest). */
+int log_replica_backup(const char *dir, const char *to, struct mu_err *err);
+
 /* Counters for sdiag and metrics. */
 struct log_stats {
 	uint64_t proposed, committed, bytes, apply_usec_max, loop_stall_usec_max,

@@ -127,6 +127,10 @@ int view_hist_read(struct view *v, struct mu_buf *cursor, size_t max, struct mu_
  * longer kept. */
 int view_backfill_hist(struct view *v, struct mu_view key, struct mu_view hist_row, struct mu_err *err);
 
+/* Copies everything, as of one position, to DIR, which must not be there; files that never change again are links where the
+ * disk is the same one. Any thread, beside the writer. 0 or MU_EIO. */
+int view_backup(struct view *v, const char *dir, struct mu_err *err);
+
 /* Counters since the start, and sizes. */
 struct view_stats {
 	uint64_t batches, entries, rows;

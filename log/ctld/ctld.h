@@ -316,6 +316,7 @@ void ctl_backfill_housekeeping(struct ctl *c);
 void ctl_member(struct ctl *c, struct ctl_req *req); /* takes REQ */
 void ctl_ping(struct ctl *c, struct ctl_req *req);   /* takes REQ */
 void ctl_control(struct ctl *c, struct ctl_req *req); /* takes REQ */
+void ctl_backup(struct ctl *c, struct ctl_req *req); /* backup.c; takes REQ */
 void ctl_digest_ask(struct ctl *c, struct ctl_req *req);
 void ctl_digest_check(struct ctl *c, uint64_t pos);
 void ctl_digest_from_peer(struct ctl *c, uint64_t from, struct mu_view bytes);

@@ -8,6 +8,7 @@
 
 #include "log/ctld/setup.h"
 #include "log/ctld/sim.h"
+#include "log/ctld/restore.h"
 #include "log/ctld/whatif.h"
 #include "log/diag.h"
 #include "proto/conf.h"
@@ -22,6 +23,7 @@ static const char USAGE[] =
 	"  sim ...                   run the scheduler in virtual time over a workload: sim --help\n"
 	"  whatif ...                what would have been under other rules: whatif --help\n"
 	"  bisect ...                which event changed what jobs wait: bisect --help\n"
+	"  restore BACKUP DIR        make a controller's directory out of a backup: restore --help\n"
 	"  log verify [DIR]          recompute the hash chain; names the first position that is wrong\n"
 	"  log dump [DIR]            print every entry, a line for each part\n"
 	"  log tail [DIR]            print the last entries\n"
@@ -281,6 +283,8 @@ int main(int argc, char **argv)
 		return whatif_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "bisect"))
 		return bisect_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "restore"))
+		return restore_main(argc - 1, argv + 1);
 	options(&a, argc, argv);
 	if (optind >= argc) {
 		fputs(USAGE, stderr);
@@ -309,7 +313,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(word, "recover"))
 		code = recover(&a, conf);
 	else {
-		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, whatif, bisect, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
+		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, whatif, bisect, restore, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
 			*word ? " " : "", word);
 		code = 1;
 	}

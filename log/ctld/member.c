@@ -227,6 +227,8 @@ void ctl_control(struct ctl *c, struct ctl_req *req)
 			ctl_req_fail(c, req, MU_EINVAL, "A debug flag is not known.");
 		else
 			ctl_req_fail(c, req, 0, NULL);
+	} else if (!strcmp(verb, "backup")) {
+		ctl_backup(c, req);
 	} else if (!strcmp(verb, "shutdown")) {
 		ctl_req_fail(c, req, 0, NULL);
 		raise(SIGTERM);

@@ -1,5 +1,6 @@
 """The log as truth: replaced and recovered controllers, damage found, the past shown as it was."""
 import glob
+import json
 import os
 import shutil
 import time
@@ -250,3 +251,42 @@ def test_many_waiting(t):
     c.run("scancel", "-u", "root", timeout=120).ok()
     wait_until("an empty queue", 60, lambda: not c.run("squeue", "-h", "-o", "%i").ok().out.split())
     t.say("scancel of all took %.1f s", time.monotonic() - began)
+
+
+@test(build="plain")
+def test_backup(t):
+    """A backup taken under load has, restored in another place, the digest of its position; started there it goes on with all that it knew."""
+    c = t.cluster(settings=FAST, nodes=1, cpus=8)
+    kept = [c.sbatch("-H", "-J", "kept%d" % n, "--wrap", "true") for n in range(5)]
+    load = Load(c, 3)
+    backup, elsewhere = os.path.join(c.dir, "backup"), os.path.join(c.dir, "elsewhere")
+    try:
+        wait_until("some load", 30, lambda: len(c.states()) > len(kept) + 12)
+        said = c.run("muster", "backup", backup, timeout=60).ok().out
+    finally:
+        load.stop()
+    load.verify()
+    check("holds what controller" in said, "it says %r", said)
+    note = dict(line.split(" ", 1) for line in open(os.path.join(backup, "BACKUP")).read().splitlines())
+    c.run("muster", "backup", backup).refused()
+    c.run("muster", "backup", os.path.join(c.dir, "mine"), user=USER).refused()
+    # The cluster that goes on, and what was restored from it, have one and the same State at that position.
+    for where in (os.path.join(c.dir, "state", "c2"), os.path.join(backup)):
+        wait_until("position %s in %s" % (note["position"], where), 20, lambda: c.run("muster", "replay", where, "--to", note["position"]).code == 0)
+        told = json.loads(c.run("muster", "replay", where, "--to", note["position"], "--json").ok().out)
+        equal((told["pos"], told["digest"], told["chain"]), (int(note["position"]), note["digest"], note["chain"]), "position, digest and chain of %s" % where)
+    said = c.run("muster", "restore", backup, elsewhere, "--name", "c1", timeout=60).ok().out
+    check(note["digest"] in said, "it says %r", said)
+    c.run("muster", "restore", backup, elsewhere, "--name", "c1").refused()
+    c.run("muster", "restore", os.path.join(c.dir, "state"), elsewhere + "2", "--name", "c1").refused()
+    for name in c.controllers():
+        c.kill(name)
+    shutil.rmtree(os.path.join(c.dir, "state", "c1"))
+    os.rename(elsewhere, os.path.join(c.dir, "state", "c1"))
+    c.start("c1")
+    wait_until("the restored controller to lead", 30, lambda: c.leader(among=["c1"]))
+    check(set(kept) <= set(c.states()), "of the jobs %s are there", sorted(c.states()))
+    again = int(c.run("sbatch", "--parsable", "-o", "/dev/null", "--mem", "16", "--wrap", "true", env=only(c, "c1")).ok().out)
+    check(again not in kept, "an id was given twice")
+    told = json.loads(c.run("muster", "replay", os.path.join(c.dir, "state", "c1"), "--to", note["position"], "--json").ok().out)
+    equal(told["digest"], note["digest"], "the digest of that position after the restored cluster went on")
