@@ -140,6 +140,9 @@ static void job_words(const Mu__JobRow *j, const Mu__JobRow *before, struct mu_b
 		mu_buf_printf(out, " on %s", j->node_list);
 	if (j->signal_seq && (!before || before->signal_seq != j->signal_seq))
 		mu_buf_printf(out, " signal=%u", j->pending_signal);
+	if (j->system_comment &&
+	    (!before || !before->system_comment || strcmp(before->system_comment, j->system_comment) != 0))
+		mu_buf_printf(out, ", %s", j->system_comment);
 	if (j->restarts && before && before->restarts != j->restarts)
 		mu_buf_printf(out, " restarts=%u", j->restarts);
 	if (mu_job_state_ended(j->state))

@@ -174,7 +174,7 @@ static void tell_holders(struct sch_ev *ev, const struct sch_node *n, uint32_t e
 		if (!holds_unit(j, n->hold[i].attempt, n, entry, index))
 			continue;
 		sch__str_set(ev->st, &j->run->note,
-			     mu_arena_printf(ev->arena, "%s of node %s", what, n->row->name));
+			     mu_arena_printf(ev->arena, "node %s, %s", n->row->name, what));
 		sch__touch(ev->st, &j->rec);
 	}
 }

@@ -2,7 +2,6 @@
 import json
 
 from harness import USER, check, equal, test, wait_until
-from test_steps import settle
 
 
 def why(c, *words):
@@ -98,7 +97,7 @@ def test_trail(t):
     c.run("scancel", "-b", "--signal=USR1", job, user=USER).ok()
     wait_until("the signal", 60, lambda: "heard" in c.read("out"))
     c.run("scancel", job).ok()
-    equal(settle(c, job)[0], "CANCELLED", "the job")
+    wait_until("the job's release", 60, lambda: "JobState=CANCELLED" in c.run("scontrol", "show", "job", job).ok().out)
     lines = c.run("scontrol", "show", "job", job, "--trail", user=USER).ok().out.splitlines()
 
     def row(*words):
@@ -110,7 +109,7 @@ def test_trail(t):
              row("CANCELLED", "cancelled by uid 0", "job_signal by root"), row("CANCELLED", "told by node n1", "step batch")]
     equal(marks[:3], sorted(marks[:3]), "their order in %s" % lines)
     greedy = c.sbatch("--mem=40", "--wrap", "python3 -c 'x = bytearray(200 << 20); x[::4096] = b\"x\" * len(x[::4096])'", user=USER)
-    equal(settle(c, greedy)[0], "OUT_OF_MEMORY", "the greedy job")
+    wait_until("the greedy job's release", 60, lambda: "JobState=OUT_OF_MEMORY" in c.run("scontrol", "show", "job", greedy).ok().out)
     lines = c.run("scontrol", "show", "job", greedy, "--trail").ok().out.splitlines()
     row("step batch OUT_OF_MEMORY", "the kernel killed 1 for memory", "told by node n1")
     row("OUT_OF_MEMORY", "attempt_ended")

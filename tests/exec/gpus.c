@@ -170,6 +170,8 @@ static void nvml(struct mu_arena *arena, Mu__GpuReport *cards)
 	    "config 1\ngpu3/gi1/access 30\ngpu3/gi1/ci0/access 31\ngpu3/gi2/access 39\n");
 	CHECK(exe_gpu_nvml.open(root, arena, cards, &err) == 0 && cards->n_card == 5, "%zu cards, %s",
 	      cards->n_card, err.text);
+	if (cards->n_card != 5)
+		return;
 	for (int i = 0; i < 9; i++)
 		CHECK(cards->card[i / 3]->link[i % 3] == links[i / 3][i % 3], "link %d-%d is %d", i / 3,
 		      i % 3, cards->card[i / 3]->link[i % 3]);
@@ -321,8 +323,10 @@ int main(void)
 	amd();
 	nvidia_without_nvml();
 	nvml(&arena, &cards);
-	node(&cards);
-	nvml_faults(&arena, &cards);
+	if (cards.n_card == 5) {
+		node(&cards);
+		nvml_faults(&arena, &cards);
+	}
 	mu_arena_free(&arena);
 	CHECK(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0, "%s stays", root);
 	return check_done();
