@@ -57,14 +57,16 @@ static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct 
 {
 	static const uint8_t kinds[4] = {'E', 'U', 'A', 'R'};
 	char array[16];
-	int len = snprintf(array, sizeof array, "%u", job->array_job);
+	/* Readers ask for all that belongs to an array, or to a heterogeneous job, by one number. */
+	uint32_t family = job->array_job ? job->array_job : job->het_job;
+	int len = snprintf(array, sizeof array, "%u", family);
 	const struct mu_view names[4] = {
 	    {0}, job->user, job->account, {(const uint8_t *)array, (size_t)len}};
 	uint8_t key[1 + 128 + 1 + 16], value[16];
 
 	mu_put_be64(value, (uint64_t)job->submit_usec);
 	mu_put_be64(value + 8, pos);
-	for (int i = 0; i < (job->array_job ? 4 : 3); i++) {
+	for (int i = 0; i < (family ? 4 : 3); i++) {
 		size_t n = view__index_key(key, kinds[i], names[i], kinds[i] == 'R' ? 0 : job->end_usec, id,
 					   record);
 		if (put)

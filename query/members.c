@@ -1,5 +1,6 @@
-/* query/members.c: the ids that a query names, where an array's id stands for all of its jobs: those that
- * State has, and those that have ended (index 'R' of store.h). Found page by page: an array may have a
+/* query/members.c: the ids that a query names, where an array's id stands for all of its jobs, and the first id
+ * of a heterogeneous job for all of its components: those that State has, and those that have ended (index 'R'
+ * of store.h). Found page by page: an array may have a
  * million. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,24 @@ static int add_living(void *arg, struct mu_view key, struct mu_view row, struct 
 	return job.array_job == m->array ? add(m, id, err) : 0;
 }
 
+/* The other components of the heterogeneous job whose first the id is, where State has it. */
+static int components(struct members *m)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf row = {0};
+	struct pick_job job;
+	uint8_t key[4];
+
+	mu_put_be32(key, m->array);
+	int code = source_get(&m->a->source, SCH_ROW_JOB, (struct mu_view){key, 4}, &row, m->a->err);
+	if (code)
+		return code == MU_ENOENT ? 0 : code;
+	pick_job((struct mu_view){row.data, row.len}, &job);
+	for (uint32_t k = 1; job.het_job == m->array && k < job.het_count && code == 0; k++)
+		if (m->array + k > m->after)
+			code = add(m, m->array + k, m->a->err);
+	return code;
+}
+
 /* The array's jobs in State, from the one behind AFTER on. */
 static int living(struct members *m)
 {
@@ -52,7 +71,7 @@ static int living(struct members *m)
 	mu_put_be32(key, m->array);
 	int code = source_get(&m->a->source, SCH_ROW_ARRAY, (struct mu_view){key, 4}, &row, m->a->err);
 	if (code)
-		return code == MU_ENOENT ? 0 : code;
+		return code == MU_ENOENT ? components(m) : code;
 	m->last_id = (uint32_t)pick_number((struct mu_view){row.data, row.len}, ARRAY_LAST_ID);
 	mu_put_be32(from, after);
 	return source_each(&m->a->source, SCH_ROW_JOB, (struct mu_view){0}, (struct mu_view){from, 4},

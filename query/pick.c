@@ -26,6 +26,8 @@ enum { /* fields of JobRow and JobSpec, see proto/rows.proto and proto/spec.prot
        JOB_END_POS = 73,
        JOB_KEY = 77,
        JOB_ARRAY_JOB = 140,
+       JOB_HET_JOB = 150,
+       JOB_HET_COUNT = 152,
        SPEC_ENV_HASH = 62,
        SPEC_ARGV = 63,
        SPEC_EXPORT = 75,
@@ -158,6 +160,12 @@ void pick_job_head(struct mu_view row, uint32_t last, struct pick_job *ret)
 			break;
 		case JOB_ARRAY_JOB:
 			ret->array_job = (uint32_t)f.value;
+			break;
+		case JOB_HET_JOB:
+			ret->het_job = (uint32_t)f.value;
+			break;
+		case JOB_HET_COUNT:
+			ret->het_count = (uint32_t)f.value;
 			break;
 		default:
 			break;

@@ -33,7 +33,8 @@ enum pick_job_part {
  * waited, has no start but still carries end and nodes of the run before; they are left out here, as that run
  * has its own record. */
 struct pick_job {
-	uint32_t id, uid, state, attempt, restarts, end_state, array_job;
+	uint32_t id, uid, state, attempt, restarts, end_state;
+	uint32_t array_job, het_job, het_count;
 	struct mu_view user, partition, account, qos, spec, node_list;
 	int64_t submit_usec, eligible_usec, start_usec, end_usec;
 	uint64_t end_pos;

@@ -138,7 +138,8 @@ bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool w
 			return false;
 	}
 	bool named = any_number(q->job, q->n_job, job->id) ||
-		     (job->array_job && any_number(q->job, q->n_job, job->array_job));
+		     (job->array_job && any_number(q->job, q->n_job, job->array_job)) ||
+		     (job->het_job && any_number(q->job, q->n_job, job->het_job));
 	return named && in_partition(q, job) && any_text(q->account, q->n_account, job->account) &&
 	       any_text(q->qos, q->n_qos, job->qos) &&
 	       (!with_state || any_number(q->state, q->n_state, job->state)) &&

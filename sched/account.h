@@ -201,7 +201,7 @@ bool sch__limit_counts(const struct sch_state *st, const struct sch_job *j,
 		       const struct sch_blame *b); /* does the running J count under it? */
 /* Counts it as started within the pass. */
 void sch__limit_note(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
-		     const struct sch_demand *d, int64_t limit_sec, struct sch_extra *extra);
+		     const struct sch_demand *d, int64_t limit_sec, int sign, struct sch_extra *extra);
 /* The longest that a job without a limit of its own may run by accounts and QOS; -1: no limit. */
 int64_t sch__limit_wall(const struct sch_state *st, uint32_t assoc, const char *qos,
 			const struct sch_part *p);

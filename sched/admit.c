@@ -44,23 +44,14 @@ static int check_author(const Mu__Event *e, struct mu_err *err)
 
 static int admit_submitted(const struct sch_state *st, Mu__Event *e, struct mu_err *err)
 {
-	struct sch_want want;
+	struct sch_want *want;
 	struct mu_arena arena = {0};
 	if (!e->submitted->spec)
 		return mu_fail(err, MU_EINVAL, "A submission without a job");
 	const char *qos = e->submitted->spec->qos;
 	if (qos && *qos && !sch__qos(st, qos))
 		return sch__refuse(err, MU_EQOS);
-	int rc = sch__rights(e->submitted->spec, e->author, err);
-	if (!rc)
-		rc = sch__depends_check(st, e->submitted->spec, UINT32_MAX, e->submitted->resolved,
-					e->submitted->n_resolved, &arena, err);
-	if (!rc)
-		rc = sch__resolve(st, e->submitted->spec, e->author, &arena, &want, err);
-	if (!rc && sch__jobs_full(st, want.tasks))
-		rc = sch__refuse(err, MU_EMAXJOBS);
-	if (!rc)
-		rc = sch__limit_submit(st, e->submitted->spec, &want, e->author, err);
+	int rc = sch__submission_check(st, e->submitted, e->author, &arena, &want, err);
 	mu_arena_free(&arena);
 	return rc;
 }

@@ -72,6 +72,9 @@
 #define SCH_BF_WINDOW_SEC (INT64_C(1440) * 60)
 #define SCH_BF_RESOLUTION_SEC INT64_C(60)
 
+/* Components of a heterogeneous job: all of them start in one decision, whose bytes are bounded above. */
+#define SCH_HET_MAX 128u
+
 /* Jobs that one JobSignal, JobHold or JobRequeue may name: 4 bytes each, well inside an entry. */
 #define SCH_JOBS_PER_EVENT 10000u
 

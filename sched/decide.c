@@ -60,11 +60,8 @@ static void stop_jobs(struct sch_pass *p)
 
 /* ---- reasons ---- */
 
-static void set_reason(struct sch_pass *p, const struct sch_lane *l, struct sch_job *j, uint32_t reason,
-		       const char *detail)
+void sch__pass_reason(struct sch_pass *p, struct sch_job *j, uint32_t reason, const char *detail)
 {
-	if (sch__first_part(p->st, j) != l->part)
-		return; /* One partition speaks for a job: the first it named. */
 	if (j->reason == reason && sch__same(sch__text(j->reason_detail), detail))
 		return;
 	Mu__ReasonSet *r = mu_arena_alloc(p->arena, sizeof(*r));
@@ -73,6 +70,14 @@ static void set_reason(struct sch_pass *p, const struct sch_lane *l, struct sch_
 	SCH_SET(r, reason, reason);
 	r->detail = (char *)detail;
 	sch__pass_add(p, &p->reason, r, 10 + (detail ? strlen(detail) : 0));
+}
+
+static void set_reason(struct sch_pass *p, const struct sch_lane *l, struct sch_job *j, uint32_t reason,
+		       const char *detail)
+{
+	/* One partition speaks for a job, the first it named, and so does the first component. */
+	for (uint32_t k = 0; k < sch__het_size(j) && sch__first_part(p->st, j) == l->part; k++)
+		sch__pass_reason(p, sch__het_part(p->st, j, k), reason, detail);
 }
 
 /* ---- starts ---- */
@@ -89,7 +94,7 @@ static bool over_limit(struct sch_pass *p, const struct sch_lane *l, struct sch_
 	if (reason)
 		set_reason(p, l, j, reason, NULL);
 	else
-		sch__limit_note(p->st, j, l->part, &d, j->time_limit_sec, &p->extra);
+		sch__limit_note(p->st, j, l->part, &d, j->time_limit_sec, 1, &p->extra);
 	return reason != REASON_None;
 }
 
@@ -117,16 +122,14 @@ static void begin_on(struct sch_pass *p, const struct sch_node *n, const Mu__All
 		sch__guest_add(&p->overlay, n, j, a->part, row->cpus, p->arena);
 }
 
-/* False when a limit of accounts forbids it after all. */
-static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j,
-		  uint32_t count)
+Mu__Start *sch__pass_cut(struct sch_pass *p, const struct sch_attempt *a, const struct sch_job *j,
+			 uint32_t count)
 {
 	Mu__Start *s = mu_arena_alloc(p->arena, sizeof(*s));
-	uint32_t tasks = j->shape->grows ? UINT32_MAX : j->shape->ntasks;
 	mu__start__init(s);
 	SCH_SET(s, job, j->id);
 	SCH_SET(s, attempt, j->attempt + 1);
-	s->partition = l->part->row->conf->name;
+	s->partition = a->part->row->conf->name;
 	s->reservation = p->in ? p->in->row->name : NULL;
 	SCH_SET(s, limit_sec, p->limit_sec);
 	s->alloc = mu_arena_alloc(p->arena, (count + 1) * sizeof(s->alloc[0]));
@@ -134,9 +137,13 @@ static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 	for (uint32_t i = 0; i < count; i++)
 		s->alloc[i] =
 		    sch__cut(&a->need, &p->pick[i], sch__overlay_see(&p->overlay, p->pick[i].node), p->arena);
-	if (over_limit(p, l, j, s->alloc, count))
-		return false;
-	for (uint32_t i = 0; i < count; i++) {
+	return s;
+}
+
+void sch__pass_take(struct sch_pass *p, const struct sch_attempt *a, const struct sch_job *j, Mu__Start *s)
+{
+	uint32_t tasks = j->shape->grows ? UINT32_MAX : j->shape->ntasks;
+	for (size_t i = 0; i < s->n_alloc; i++) {
 		struct sch_node *n = p->pick[i].node;
 		struct sch_room *room = sch__overlay_own(&p->overlay, n, p->arena);
 		Mu__AllocNode *row = s->alloc[i];
@@ -150,6 +157,16 @@ static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 		s->alloc[i] = row;
 		begin_on(p, n, row, j, a);
 	}
+}
+
+/* False when a limit of accounts forbids it after all. */
+static bool start(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j,
+		  uint32_t count)
+{
+	Mu__Start *s = sch__pass_cut(p, a, j, count);
+	if (over_limit(p, l, j, s->alloc, count))
+		return false;
+	sch__pass_take(p, a, j, s);
 	sch__fold_allocs(s, p->arena);
 	bool planned = sch__pass_plan_of(p, j) != 0;
 	sch__pass_take_task(p, j, s);
@@ -193,8 +210,8 @@ static void judge(struct sch_pass *p, struct sch_attempt *a)
 	mu_bits_free(&up);
 }
 
-static struct sch_attempt *attempt_of(struct sch_pass *p, const struct sch_job *j,
-				      const struct sch_part *part)
+struct sch_attempt *sch__pass_attempt(struct sch_pass *p, const struct sch_job *j,
+				       const struct sch_part *part)
 {
 	const struct sch_shape *shape = j->shape;
 	struct sch_attempt *a = p->attempt[shape->id];
@@ -217,13 +234,13 @@ static struct sch_attempt *attempt_of(struct sch_pass *p, const struct sch_job *
 }
 
 /* What accounts and QOS say, before nodes are looked for. */
-static uint32_t account_reason(const struct sch_pass *p, const struct sch_lane *l, const struct sch_job *j)
+static uint32_t account_reason(const struct sch_pass *p, const struct sch_part *part, const struct sch_job *j)
 {
 	struct sch_demand d;
 	if (!p->st->accounts.policy.limits)
 		return REASON_None;
-	sch__demand_waiting(p->st, j, l->part, &d);
-	return sch__limit_start(p->st, j, l->part, &d, j->time_limit_sec, &p->extra);
+	sch__demand_waiting(p->st, j, part, &d);
+	return sch__limit_start(p->st, j, part, &d, j->time_limit_sec, &p->extra);
 }
 
 /* Nodes that a job needs by name are all that it keeps from others; otherwise it stops its partition. */
@@ -381,19 +398,21 @@ static bool visit_reserved(struct sch_pass *p, struct sch_lane *l, struct sch_at
 	return false;
 }
 
-static uint32_t never_now(struct sch_pass *p, const struct sch_lane *l, const struct sch_job *j)
+uint32_t sch__pass_never(const struct sch_pass *p, const struct sch_part *part, const struct sch_job *j)
 {
-	uint32_t reason = sch__waits_for_fence(p->st, j) ? REASON_Cleaning : sch__part_reason(j, l->part);
+	uint32_t reason = sch__waits_for_fence(p->st, j) ? REASON_Cleaning : sch__part_reason(j, part);
 	if (!reason && !sch__pass_array_room(p, j))
 		reason = REASON_JobArrayTaskLimit;
-	return reason ? reason : account_reason(p, l, j);
+	return reason ? reason : account_reason(p, part, j);
 }
 
 /* True when the job, or a task of it, starts. */
 static bool try(struct sch_pass *p, struct sch_lane *l, struct sch_job *j)
 {
 	p->steps++;
-	uint32_t never = never_now(p, l, j);
+	if (j->het_count)
+		return sch__pass_together(p, l, j);
+	uint32_t never = sch__pass_never(p, l->part, j);
 	if (never) {
 		set_reason(p, l, j, never, NULL);
 		drop_own_plan(p, l, j);
@@ -404,7 +423,7 @@ static bool try(struct sch_pass *p, struct sch_lane *l, struct sch_job *j)
 		drop_own_plan(p, l, j);
 		return false;
 	}
-	struct sch_attempt *a = attempt_of(p, j, l->part);
+	struct sch_attempt *a = sch__pass_attempt(p, j, l->part);
 	if (a->reason) {
 		set_reason(p, l, j, a->reason, a->detail);
 		drop_own_plan(p, l, j);
@@ -425,8 +444,11 @@ static bool visit(struct sch_pass *p, struct sch_lane *l, struct sch_job *j)
 {
 	if (sch__pass_all_taken(p, j))
 		return false;
-	if (j->due_key && j->due_key <= p->st->cluster->now_usec)
-		return false; /* Past its deadline: stopped by this same decision. */
+	for (uint32_t k = 0; k < sch__het_size(j); k++) {
+		const struct sch_job *m = sch__het_part(p->st, j, k);
+		if (m->due_key && m->due_key <= p->st->cluster->now_usec)
+			return false; /* Past its deadline: stopped by this same decision. */
+	}
 	while (try(p, l, j)) {
 		if (sch__pass_all_taken(p, j))
 			return false;
@@ -622,7 +644,7 @@ static void open_plans(struct sch_pass *p)
 		    c->cursor && (tier > c->cursor_tier || (tier == c->cursor_tier && j->queue_key < cursor));
 		p->reserved += before;
 		if (before && sch__pass_more_behind(p, j))
-			mu_bits_or(&p->arrays, &attempt_of(p, j, part)->nodes);
+			mu_bits_or(&p->arrays, &sch__pass_attempt(p, j, part)->nodes);
 	}
 	if (p->last && st->config.backfill)
 		sch__pass_line(p);

@@ -130,7 +130,7 @@ static bool first_of_name(const struct sch_state *st, const struct sch_job *j)
 	uint8_t key[20];
 	name_key(key, j, 0, 0);
 	const struct sch_job *first = mu_map_seek(&st->named, key, sizeof(key), 0, NULL, NULL);
-	return first && sch__job_family(first) == sch__job_family(j);
+	return first && sch__job_kin(first) == sch__job_kin(j);
 }
 
 /* The array as a whole. */
@@ -246,7 +246,7 @@ void sch__depend_index(struct sch_state *st, struct sch_job *j, bool in)
 void sch__name_index_twin(struct sch_state *st, struct sch_job *j)
 {
 	uint8_t key[20];
-	name_key(key, j, sch__job_family(j), j->id);
+	name_key(key, j, sch__job_kin(j), j->id);
 	mu_map_put(&st->named, key, sizeof(key), j);
 }
 
@@ -261,7 +261,7 @@ void sch__name_index(struct sch_state *st, struct sch_job *j, bool in)
 		j->name_key = mu_get_be64(hash.b);
 		mu_arena_free(&arena);
 	}
-	name_key(key, j, sch__job_family(j), j->id);
+	name_key(key, j, sch__job_kin(j), j->id);
 	if (in)
 		mu_map_put(&st->named, key, sizeof(key), j);
 	else
@@ -522,10 +522,10 @@ static void add_next(struct sch_ev *ev, struct jobs *l, const struct sch_job *p)
 	size_t len = 0;
 	name_key(key, p, 0, 0);
 	struct sch_job *j = mu_map_seek(&ev->st->named, key, sizeof(key), 0, &at, &len);
-	uint32_t family = j ? sch__job_family(j) : 0;
-	if (family == sch__job_family(p))
+	uint32_t family = j ? sch__job_kin(j) : 0;
+	if (family == sch__job_kin(p))
 		return; /* It is still their turn. */
-	for (; j && memcmp(at, key, 12) == 0 && sch__job_family(j) == family;
+	for (; j && memcmp(at, key, 12) == 0 && sch__job_kin(j) == family;
 	     j = mu_map_seek(&ev->st->named, at, len, 1, &at, &len))
 		if (j->depend_count)
 			add_job(ev, l, j);

@@ -78,6 +78,12 @@ static uint32_t end_reason(const struct sch_job *j)
 
 void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state)
 {
+	sch__job_ending_alone(ev, j, end_state);
+	sch__het_ending(ev, j);
+}
+
+void sch__job_ending_alone(struct sch_ev *ev, struct sch_job *j, uint32_t end_state)
+{
 	assert(j->state == JOB_RUNNING);
 	sch__due_clear(ev->st, j);
 	j->end_state = (uint8_t)end_state;
@@ -108,6 +114,12 @@ void sch__job_settle(struct sch_ev *ev, struct sch_job *j)
 }
 
 void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state)
+{
+	sch__job_end_waiting_alone(ev, j, state);
+	sch__het_end_waiting(ev, j, state);
+}
+
+void sch__job_end_waiting_alone(struct sch_ev *ev, struct sch_job *j, uint32_t state)
 {
 	struct sch_state *st = ev->st;
 	assert(j->state == JOB_PENDING);
@@ -499,10 +511,11 @@ void sch__node_drain(struct sch_ev *ev, struct sch_node *n, const char *reason)
 	sch__node_index(ev->st, n);
 }
 
-static bool is_batch(const struct sch_job *j)
+static bool is_batch(const struct sch_state *st, const struct sch_job *j)
 {
 	struct mu_arena arena = {0};
-	bool batch = sch__spec_open(j->spec, &arena)->batch;
+	const struct sch_job *first = sch__het_leader(st, j);
+	bool batch = sch__spec_open((first ? first : j)->spec, &arena)->batch;
 	mu_arena_free(&arena);
 	return batch;
 }
@@ -523,7 +536,7 @@ static uint32_t launch_failed(struct sch_ev *ev, struct sch_job *j, struct sch_n
 	if (j->launch_failures < UINT8_MAX)
 		j->launch_failures++;
 	/* An allocation is its holder's, who is told of its end. */
-	j->requeue_after = !prolog || is_batch(j);
+	j->requeue_after = !prolog || is_batch(ev->st, j);
 	return JOB_FAILED;
 }
 
@@ -563,8 +576,9 @@ int sch__evolve_attempt_ended(struct sch_ev *ev)
 	if (rc)
 		return rc;
 	bool current = e->attempt == j->attempt;
-	bool batch =
-	    e->batch && current && j->run->batch_host && strcmp(j->run->batch_host->text, e->node) == 0;
+	/* Of a heterogeneous job the first component alone has a script: its exit code is that of all. */
+	bool batch = e->batch && current && !j->het_offset && j->run->batch_host &&
+		     strcmp(j->run->batch_host->text, e->node) == 0;
 	sch__touch(ev->st, &j->rec);
 	for (size_t i = 0; i < e->n_step; i++) /* of a lost attempt too: its node says how its steps ended */
 		sch__step_put(ev->st, j, e->attempt, e->step[i]);

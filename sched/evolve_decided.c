@@ -50,31 +50,60 @@ static int open_alloc(struct sch_ev *ev, const Mu__Start *s, struct sch_alloc **
 	return 0;
 }
 
-static bool fits(struct sch_state *st, const struct sch_alloc *a, uint32_t count, bool exclusive)
+/* One job that is to start, and what it would get. */
+struct begin {
+	const Mu__Start *s;
+	struct sch_job *j;
+	const struct sch_part *p;
+	const struct sch_resv *in;
+	struct sch_need need;
+	struct sch_alloc *a;
+	uint32_t count;
+	size_t places;
+	int64_t shorter_sec; /* a limit below its own; 0: none */
+};
+/* The components of one job, and what those looked at already would take beside what State says; a job by
+ * itself needs neither of the latter. */
+struct begins {
+	struct sch_ev *ev;
+	struct begin *v;
+	uint32_t count;
+	bool several;
+	struct sch_overlay rooms;
+	struct sch_extra extra;
+};
+
+static const struct sch_room *room_of(const struct begins *g, const struct sch_node *n)
+{
+	return g->several ? sch__overlay_see(&g->rooms, n) : &n->room;
+}
+
+static bool fits(const struct begins *g, const struct begin *b)
 {
 	struct mu_bits seen = {0};
 	bool ok = true;
-	for (uint32_t i = 0; i < count && ok; i++) {
-		ok = a[i].node->usable && !mu_bits_test(&seen, a[i].node->rank) &&
-		     mu_bits_count(&a[i].cpu) > 0 && mu_bits_count(&a[i].cpu) == a[i].cpus &&
-		     (!exclusive || !a[i].node->room.jobs) &&
-		     sch__room_fits(st, &a[i].node->room, a[i].node, &a[i]);
-		mu_bits_set(&seen, a[i].node->rank);
+	for (uint32_t i = 0; i < b->count && ok; i++) {
+		const struct sch_alloc *a = &b->a[i];
+		const struct sch_room *r = room_of(g, a->node);
+		ok = a->node->usable && !mu_bits_test(&seen, a->node->rank) && mu_bits_count(&a->cpu) > 0 &&
+		     mu_bits_count(&a->cpu) == a->cpus && (!b->need.exclusive || !r->jobs) &&
+		     sch__room_fits(g->ev->st, r, a->node, a);
+		mu_bits_set(&seen, a->node->rank);
 	}
 	mu_bits_free(&seen);
 	return ok;
 }
 
-static bool company_fits(struct sch_state *st, const struct sch_need *need, const struct sch_alloc *a,
-			 uint32_t count)
+static bool company_fits(const struct begins *g, const struct begin *b)
 {
-	const struct sch_overlay o = {.st = st};
+	const struct sch_overlay state = {.st = g->ev->st};
+	const struct sch_need *need = &b->need;
 	bool ok = true;
-	for (uint32_t i = 0; i < count && ok && need->careful; i++) {
+	for (uint32_t i = 0; i < b->count && ok && need->careful; i++) {
 		struct sch_company c;
-		sch__company(need, &o, a[i].node, &c);
+		sch__company(need, g->several ? &g->rooms : &state, b->a[i].node, &c);
 		ok = sch__welcome(need, &c) && (need->exclusive || need->cpu_cap == UINT32_MAX ||
-						c.part_cpus + (uint64_t)a[i].cpus <= need->cpu_cap);
+						c.part_cpus + (uint64_t)b->a[i].cpus <= need->cpu_cap);
 	}
 	return ok;
 }
@@ -89,13 +118,17 @@ static bool devices_once(const struct sch_alloc *a)
 	return true;
 }
 
-static void void_start(struct sch_ev *ev, struct sch_alloc *a, uint32_t made, size_t places)
+static void void_start(struct begins *g)
 {
-	for (uint32_t i = 0; i < made; i++)
-		sch__alloc_clear(ev->st, &a[i]);
-	sch__free(ev->st, a, places * sizeof(a[0]));
-	ev->st->cluster->starts_void++;
-	sch__wake(ev->st);
+	struct sch_state *st = g->ev->st;
+	for (uint32_t k = 0; k < g->count; k++) {
+		struct begin *b = &g->v[k];
+		for (uint32_t i = 0; i < b->count; i++)
+			sch__alloc_clear(st, &b->a[i]);
+		sch__free(st, b->a, b->places * sizeof(b->a[0]));
+	}
+	st->cluster->starts_void++;
+	sch__wake(st);
 }
 
 /* A task starts out of those that wait with it, and where its array lets one more run. */
@@ -111,51 +144,101 @@ static bool may_split(const struct sch_state *st, const struct sch_job *j, const
 	return !j->tasks || sch__ids_left(st) > 0;
 }
 
-static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
+/* What components looked at before take counts as used. */
+static uint64_t licences_taken(void *arg, const struct sch_lic_ask *ask)
+{
+	const struct begins *g = arg;
+	const struct sch_lic *lic = mu_map_get(&g->ev->st->lics, ask->name, ask->len);
+	uint64_t used = lic ? lic->used : 0;
+	for (uint32_t k = 0; k + 1 < g->count; k++)
+		used += sch__lic_of(g->v[k].j, ask);
+	return used;
+}
+
+static bool begin_may(const struct begins *g, const struct begin *b)
+{
+	const struct sch_state *st = g->ev->st;
+	const struct sch_job *j = b->j;
+	return j && may_split(st, j, b->s) && j->state == JOB_PENDING && sch__waits(st, j) &&
+	       b->s->attempt == j->attempt + 1 && b->p && in_list(j, b->p) &&
+	       (b->p->state == SCH_PART_UP || b->p->state == SCH_PART_DRAIN) &&
+	       (b->in || !b->s->reservation || !*b->s->reservation);
+}
+
+/* Looks at one component, behind those before it; its places are G's to free whatever it says. */
+static bool begin_fits(struct begins *g, struct begin *b, int64_t moment)
+{
+	struct sch_ev *ev = g->ev;
+	struct sch_state *st = ev->st;
+	sch__need(st, b->j->shape, b->p, b->j->who->uid, &b->need);
+	bool ok = open_alloc(ev, b->s, &b->a, &b->count, &b->places) == 0 && fits(g, b) && company_fits(g, b);
+	for (uint32_t i = 0; i < b->count && ok; i++)
+		ok = devices_once(&b->a[i]) && mu_bits_test(&b->p->nodes, b->a[i].node->rank);
+	if (!ok)
+		return false;
+	struct sch_demand d;
+	sch__demand_allocs(st, b->p, b->a, b->count, &d);
+	if (b->s->has_limit_sec && sch__job_limit_may(b->j, b->p, b->s->limit_sec))
+		b->shorter_sec = b->s->limit_sec;
+	int64_t length = sch__length(b->shorter_sec ? b->shorter_sec : sch__job_limit_in(b->j, b->p));
+	if (sch__limit_start(st, b->j, b->p, &d, b->j->time_limit_sec, g->several ? &g->extra : NULL) ||
+	    !sch__resv_permits(st, b->j, b->in, b->a, b->count, moment, length) ||
+	    !sch__lic_fits(st, sch__text(b->j->licenses), b->in, moment,
+			   moment + sch__resv_length(st, b->in, moment, length),
+			   g->several ? licences_taken : NULL, g))
+		return false;
+	if (!g->several)
+		return true;
+	sch__limit_note(st, b->j, b->p, &d, b->j->time_limit_sec, 1, &g->extra);
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct sch_node *n = b->a[i].node;
+		sch__room_take(sch__overlay_own(&g->rooms, n, ev->arena), n, &b->a[i], b->need.exclusive);
+		if (b->need.careful)
+			sch__guest_add(&g->rooms, n, b->j, b->p, b->a[i].cpus, ev->arena);
+	}
+	return true;
+}
+
+static void begin_now(struct sch_ev *ev, struct begin *b, int64_t moment)
 {
 	struct sch_state *st = ev->st;
-	struct sch_job *j = sch__job(st, s->job);
-	const struct sch_part *p = sch__part(st, s->partition);
-	const struct sch_resv *in = sch__resv(st, s->reservation);
-	struct sch_alloc *a = NULL;
-	uint32_t count = 0;
-	size_t places = 0;
-	bool ok = j && may_split(st, j, s) && j->state == JOB_PENDING && j->queued && s->attempt == j->attempt + 1 && p &&
-		  in_list(j, p) && (p->state == SCH_PART_UP || p->state == SCH_PART_DRAIN) &&
-		  (in || !s->reservation || !*s->reservation);
-	if (!ok) {
-		st->cluster->starts_void++;
-		sch__wake(st);
-		return;
-	}
-	struct sch_need need;
-	sch__need(st, j->shape, p, j->who->uid, &need);
-	ok = open_alloc(ev, s, &a, &count, &places) == 0 && fits(st, a, count, need.exclusive) &&
-	     company_fits(st, &need, a, count);
-	for (uint32_t i = 0; i < count && ok; i++)
-		ok = devices_once(&a[i]) && mu_bits_test(&p->nodes, a[i].node->rank);
-	if (ok) {
-		struct sch_demand d;
-		sch__demand_allocs(st, p, a, count, &d);
-		ok = sch__limit_start(st, j, p, &d, j->time_limit_sec, NULL) == REASON_None;
-	}
-	int64_t moment = decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now;
-	int64_t shorter = s->has_limit_sec && sch__job_limit_may(j, p, s->limit_sec) ? s->limit_sec : 0;
-	int64_t from = sch__counted_from(j, moment), length = sch__length(shorter ? shorter : sch__job_limit_in(j, p));
-	if (ok)
-		ok = sch__resv_permits(st, j, in, a, count, moment, length) &&
-		     sch__lic_fits(st, sch__text(j->licenses), in, moment,
-				   moment + sch__resv_length(st, in, moment, length), NULL, NULL);
-	if (!ok) {
-		void_start(ev, a, count, places);
-		return;
-	}
+	struct sch_job *j = b->j;
+	int64_t from = sch__counted_from(j, moment);
 	if (j->tasks) {
 		sch__plan_clear(st, j); /* It was this task's. */
-		j = sch__array_split_one(st, j, mu_tasks_ordinal(&j->array->tasks, s->task_index));
+		j = sch__array_split_one(st, j, mu_tasks_ordinal(&j->array->tasks, b->s->task_index));
 	}
-	sch__job_start(ev, j, p, in, a, count, need.exclusive, shorter);
+	sch__job_start(ev, j, b->p, b->in, b->a, b->count, b->need.exclusive, b->shorter_sec);
 	j->start_late_usec = ev->now - from;
+}
+
+static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
+{
+	const struct sch_state *st = ev->st;
+	const struct sch_job *first = sch__job(st, s->job);
+	int64_t moment = decided_usec > 0 && decided_usec < ev->now ? decided_usec : ev->now;
+	uint32_t size = first ? sch__het_size(first) : 0;
+	struct begins group = {.ev = ev, .several = size > 1, .extra.arena = ev->arena}, *g = &group;
+	g->v = mu_arena_alloc(ev->arena, (size + 1) * sizeof(g->v[0]));
+	bool ok = first && !first->het_offset && s->n_with + 1 == size;
+	if (ok && g->several)
+		sch__overlay_init(&g->rooms, st, ev->arena);
+	for (uint32_t k = 0; k < size && ok; k++) {
+		struct begin *b = &g->v[g->count++];
+		b->s = k ? s->with[k - 1] : s;
+		b->j = sch__job(st, b->s->job);
+		b->p = sch__part(st, b->s->partition);
+		b->in = sch__resv(st, b->s->reservation);
+		ok = begin_may(g, b) && b->j->het_offset == k && sch__het_same(b->j, first) &&
+		     begin_fits(g, b, moment);
+	}
+	if (!ok)
+		void_start(g);
+	for (uint32_t k = 0; k < g->count && ok; k++)
+		begin_now(ev, &g->v[k], moment);
+	if (g->several)
+		sch__overlay_free(&g->rooms);
+	mu_map_clear(&g->extra.tally);
 }
 
 /* ---- the rest ---- */
@@ -163,7 +246,7 @@ static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)
 static void reason(struct sch_ev *ev, const Mu__ReasonSet *r)
 {
 	struct sch_job *j = sch__job(ev->st, r->job);
-	if (!j || j->state != JOB_PENDING || !j->queued || r->reason >= SCH_REASONS ||
+	if (!j || j->state != JOB_PENDING || !sch__waits(ev->st, j) || r->reason >= SCH_REASONS ||
 	    r->reason == REASON_BeginTime)
 		return;
 	sch__reason(ev->st, j, r->reason, r->detail);
@@ -176,7 +259,7 @@ static void reason(struct sch_ev *ev, const Mu__ReasonSet *r)
 static bool plan(struct sch_ev *ev, const Mu__PlanSet *p)
 {
 	struct sch_job *j = sch__job(ev->st, p->job);
-	if (!j || j->state != JOB_PENDING || !j->queued || p->start_usec < 0)
+	if (!j || j->state != JOB_PENDING || !sch__waits(ev->st, j) || p->start_usec < 0)
 		return false;
 	bool stood = j->plan_start_usec > 0;
 	sch__plan_set(ev->st, j, p->start_usec, p->nodes, p->tasks, p->n_tasks, p->gpus, p->n_gpus);

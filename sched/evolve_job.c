@@ -88,43 +88,41 @@ void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j)
 		sch__reason(ev->st, j, REASON_None, NULL);
 }
 
-static int check_submission(struct sch_ev *ev, struct sch_want *ret)
+static int check_submission(struct sch_ev *ev, struct sch_want **ret)
 {
 	const Mu__Submitted *s = ev->event->submitted;
 	const struct sch_state *st = ev->st;
 	const Mu__Config *c = sch__conf(st);
+	size_t bytes = s->spec ? mu__job_spec__get_packed_size(s->spec) : 0;
 	if (!s->spec || s->job_key.len > 32)
 		return mu_fail(&ev->err, MU_EINVAL, "A submission without a job, or with a malformed key");
-	if (mu__job_spec__get_packed_size(s->spec) > SCH_SPEC_BYTES_MAX)
+	for (size_t i = 0; i < s->n_component; i++)
+		bytes += mu__job_spec__get_packed_size(s->component[i]);
+	if (bytes > SCH_SPEC_BYTES_MAX)
 		return mu_fail(&ev->err, MU_ELIMIT, "The job's options take more than %u bytes",
 			       SCH_SPEC_BYTES_MAX);
-	if (st->cluster->next_job_id == UINT32_MAX ||
-	    (c->max_job_id && st->cluster->next_job_id > c->max_job_id))
+	if (st->cluster->next_job_id >= UINT32_MAX - s->n_component ||
+	    (c->max_job_id && st->cluster->next_job_id + s->n_component > c->max_job_id))
 		return mu_fail(&ev->err, MU_ELIMIT, "All job ids up to MaxJobId are used; raise it");
-	int rc = sch__rights(s->spec, ev->author, &ev->err);
-	if (!rc)
-		rc = sch__depends_check(st, s->spec, UINT32_MAX, s->resolved, s->n_resolved, ev->arena,
-					&ev->err);
-	if (!rc)
-		rc = sch__resolve(st, s->spec, ev->author, ev->arena, ret, &ev->err);
-	if (!rc && sch__jobs_full(st, ret->tasks))
-		rc = sch__refuse(&ev->err, MU_EMAXJOBS);
-	return rc ? rc : sch__limit_submit(st, s->spec, ret, ev->author, &ev->err);
+	return sch__submission_check(st, s, ev->author, ev->arena, ret, &ev->err);
 }
 
-int sch__evolve_submitted(struct sch_ev *ev)
+/* Component OFFSET, in all indexes but the queue's. */
+static struct sch_job *create(struct sch_ev *ev, Mu__JobSpec *spec, const struct sch_want *want,
+			      uint32_t offset)
 {
 	const Mu__Submitted *s = ev->event->submitted;
-	struct sch_state *st = ev->st;
-	struct sch_want want;
-	int rc = check_submission(ev, &want);
-	if (rc)
-		return rc;
 	const Mu__Author *a = ev->author;
+	struct sch_state *st = ev->st;
 	struct sch_job *j = mu_pool_get(&st->job_pool);
 	j->rec.kind = SCH_ROW_JOB;
 	j->rec.change = UINT32_MAX;
 	j->id = st->cluster->next_job_id++;
+	if (s->n_component) {
+		j->het_first = j->id - offset;
+		j->het_offset = offset;
+		j->het_count = 1 + (uint32_t)s->n_component;
+	}
 	j->who = sch__person(st, a->uid, a->gid, a->user, a->group, a->groups, a->n_groups);
 	j->state = JOB_PENDING;
 	j->submit_usec = ev->now;
@@ -132,27 +130,45 @@ int sch__evolve_submitted(struct sch_ev *ev)
 	j->job_key_len = (uint8_t)s->job_key.len;
 	if (s->job_key.len)
 		memcpy(j->job_key, s->job_key.data, s->job_key.len);
-	sch__job_apply(st, j, s->spec, &want);
-	if (s->spec->array && *s->spec->array)
-		sch__array_new(st, j, s->spec->array);
+	sch__job_apply(st, j, spec, want);
+	if (spec->array && *spec->array)
+		sch__array_new(st, j, spec->array);
 	st->job_tasks += sch__job_size(j);
-	j->eligible_usec = s->spec->begin_usec > ev->now ? s->spec->begin_usec : ev->now;
-	j->priority = sch__priority(st, j, s->spec, a->operator_);
-	if (!j->priority && s->spec->begin_usec <= ev->now)
+	j->eligible_usec = spec->begin_usec > ev->now ? spec->begin_usec : ev->now;
+	j->priority = sch__priority(st, j, spec, a->operator_);
+	if (!j->priority && spec->begin_usec <= ev->now)
 		j->eligible_usec = 0;
 	sch__name_index(st, j, true);
 	mu_map_put_u64(&st->jobs, j->id, j);
-	sch__depend_new(ev, j, s->spec, s->resolved, s->n_resolved);
+	sch__depend_new(ev, j, spec, s->resolved, s->n_resolved);
 	sch__waiting_reason(ev, j);
 	part_refs(st, j, 1);
 	sch__job_count(st, j, 1);
-	sch__queue_in(st, j);
-	sch__due_set(st, j);
-	sch__touch(st, &j->rec);
-	st->cluster->jobs_submitted++;
-	ev->job = j->id;
-	sch__depend_apart(ev, j, s->resolved, s->n_resolved);
-	sch__depend_kill(ev, j);
+	return j;
+}
+
+int sch__evolve_submitted(struct sch_ev *ev)
+{
+	const Mu__Submitted *s = ev->event->submitted;
+	struct sch_state *st = ev->st;
+	struct sch_want *want;
+	int rc = check_submission(ev, &want);
+	if (rc)
+		return rc;
+	ev->job = st->cluster->next_job_id;
+	for (uint32_t k = 0; k <= s->n_component; k++) {
+		struct sch_job *j = create(ev, k ? s->component[k - 1] : s->spec, &want[k], k);
+		sch__queue_in(st, j);
+		sch__due_set(st, j);
+		sch__touch(st, &j->rec);
+		st->cluster->jobs_submitted++;
+		sch__depend_apart(ev, j, s->resolved, s->n_resolved);
+	}
+	for (uint32_t k = 0; k <= s->n_component; k++) {
+		struct sch_job *j = sch__job(st, ev->job + k);
+		if (j->state == JOB_PENDING)
+			sch__depend_kill(ev, j);
+	}
 	sch__jobs_make_room(ev);
 	return 0;
 }
@@ -182,14 +198,28 @@ void sch__targets_free(struct sch_targets *t)
 		mu_runs_free(&t->v[i].part);
 }
 
-int sch__targets_job(struct sch_ev *ev, uint32_t id, struct sch_targets *ret)
+static void add_components(struct sch_ev *ev, struct sch_targets *t, struct sch_job *j, enum sch_targets_of of)
+{
+	bool alone = of == SCH_TARGETS_ALONE || (of == SCH_TARGETS_RUNNING && j->het_offset && j->state != JOB_PENDING);
+	if (!j->het_count || alone) {
+		add_target(ev, t, j, NULL);
+		return;
+	}
+	for (uint32_t k = 0; k < j->het_count; k++) {
+		struct sch_job *m = sch__het_part(ev->st, j, k);
+		if (m)
+			add_target(ev, t, m, NULL);
+	}
+}
+
+int sch__targets_job(struct sch_ev *ev, uint32_t id, enum sch_targets_of of, struct sch_targets *ret)
 {
 	const struct sch_array *a = sch__array(ev->st, id);
 	struct sch_job *j = a ? NULL : sch__job(ev->st, id);
 	struct sch_array_at at = {0};
 	size_t before = ret->count;
 	if (j)
-		add_target(ev, ret, j, NULL);
+		add_components(ev, ret, j, of);
 	for (j = a ? sch__array_each(ev->st, a, &at) : NULL; j; j = sch__array_each(ev->st, a, &at))
 		add_target(ev, ret, j, NULL);
 	return ret->count > before ? 0 : MU_EJOBID;
@@ -253,7 +283,8 @@ struct sch_job *sch__target_narrow(struct sch_ev *ev, struct sch_target *t, stru
 /* Applies ACT to each job named. One that fits makes the event good; otherwise the first refusal is its
  * verdict. A lone job's refusal is exact. CHECK writes nothing. */
 static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count, Mu__ArrayTasks *const *some,
-		    size_t some_count, int (*check)(struct sch_ev *, struct sch_job *, struct mu_err *),
+		    size_t some_count, bool alone,
+		    int (*check)(struct sch_ev *, struct sch_job *, struct mu_err *),
 		    void (*act)(struct sch_ev *, struct sch_job *))
 {
 	struct mu_err first = {0};
@@ -264,7 +295,7 @@ static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count, Mu__Arr
 	ev->job = count ? id[0] : some[0]->job;
 	for (size_t i = 0; i < count + some_count; i++) {
 		int rc = i < count
-			     ? sch__targets_job(ev, id[i], &targets)
+			     ? sch__targets_job(ev, id[i], of, &targets)
 			     : sch__targets_tasks(ev, some[i - count]->job, some[i - count]->tasks, &targets);
 		if (rc && !first.code)
 			sch__refuse(&first, rc);
@@ -329,7 +360,10 @@ static void act_signal(struct sch_ev *ev, struct sch_job *j)
 		sch__job_end_waiting(ev, j, JOB_CANCELLED);
 	} else if (j->state == JOB_RUNNING) {
 		cancelled_by(ev, j);
-		sch__job_ending(ev, j, JOB_CANCELLED);
+		if (j->het_offset)
+			sch__job_ending_alone(ev, j, JOB_CANCELLED);
+		else
+			sch__job_ending(ev, j, JOB_CANCELLED);
 		sch__job_settle(ev, j);
 	} else if (j->requeue_after) { /* It was to wait again: now it will not. */
 		cancelled_by(ev, j);
@@ -343,7 +377,7 @@ int sch__evolve_job_signal(struct sch_ev *ev)
 	const Mu__JobSignal *s = ev->event->job_signal;
 	if (s->signal > 64)
 		return mu_fail(&ev->err, MU_EINVAL, "There is no signal %u", s->signal);
-	return each_job(ev, s->job, s->n_job, s->some, s->n_some, check_signal, act_signal);
+	return each_job(ev, s->job, s->n_job, s->some, s->n_some, SCH_TARGETS_RUNNING, check_signal, act_signal);
 }
 
 /* ---- hold and release ---- */
@@ -396,7 +430,7 @@ static void act_hold(struct sch_ev *ev, struct sch_job *j)
 int sch__evolve_job_hold(struct sch_ev *ev)
 {
 	const Mu__JobHold *h = ev->event->job_hold;
-	return each_job(ev, h->job, h->n_job, h->some, h->n_some, check_hold, act_hold);
+	return each_job(ev, h->job, h->n_job, h->some, h->n_some, SCH_TARGETS_WHOLE, check_hold, act_hold);
 }
 
 /* ---- requeue ---- */
@@ -404,7 +438,8 @@ int sch__evolve_job_hold(struct sch_ev *ev)
 bool sch__job_requeues(const struct sch_state *st, const struct sch_job *j)
 {
 	struct mu_arena arena = {0};
-	const Mu__JobSpec *spec = sch__spec_open(j->spec, &arena);
+	const struct sch_job *first = sch__het_leader(st, j);
+	const Mu__JobSpec *spec = sch__spec_open((first ? first : j)->spec, &arena);
 	const Mu__Config *c = sch__conf(st);
 	bool by_default = c->has_job_requeue ? c->job_requeue : true;
 	bool yes = spec->batch && (spec->has_requeue ? spec->requeue : by_default);
@@ -422,6 +457,9 @@ static int check_requeue(struct sch_ev *ev, struct sch_job *j, struct mu_err *er
 		return sch__refuse(err, MU_EALREADYDONE);
 	if (!sch__job_requeues(ev->st, j))
 		return sch__refuse(err, MU_EDISABLED);
+	for (uint32_t k = 0; k < j->het_count; k++)
+		if (!sch__het_part(ev->st, j, k))
+			return sch__refuse(err, MU_EJOBID); /* Part of it is history. */
 	if (!sch__first_part(ev->st, j))
 		return sch__refuse(err, MU_EPARTITION);
 	return 0;
@@ -446,7 +484,7 @@ static void act_requeue(struct sch_ev *ev, struct sch_job *j)
 int sch__evolve_job_requeue(struct sch_ev *ev)
 {
 	const Mu__JobRequeue *r = ev->event->job_requeue;
-	return each_job(ev, r->job, r->n_job, r->some, r->n_some, check_requeue, act_requeue);
+	return each_job(ev, r->job, r->n_job, r->some, r->n_some, SCH_TARGETS_WHOLE, check_requeue, act_requeue);
 }
 
 /* A waiting job's wish for a reservation that goes: it is held, or may run anywhere. */

@@ -148,7 +148,7 @@ static int check_values(const struct sch_ev *ev, const struct sch_job *j, const 
 		return mu_fail(err, MU_ELIMIT, "The job's options take more than %u bytes",
 			       SCH_SPEC_BYTES_MAX);
 	return u->dependency && *u->dependency
-		   ? sch__depends_check(ev->st, u, sch__job_family(j), NULL, 0, ev->arena, err)
+		   ? sch__depends_check(ev->st, u, sch__job_kin(j), NULL, 0, ev->arena, err)
 		   : 0;
 }
 
@@ -354,6 +354,22 @@ static bool asks_nothing(const Mu__JobUpdate *u)
 	       !u->accrue_again;
 }
 
+/* Who changes the first component of a heterogeneous job changes all of it, unless it is about what each asks of
+ * nodes. */
+static enum sch_targets_of whose(struct sch_ev *ev, const Mu__JobUpdate *u)
+{
+	static const uint32_t common[] = {1, 2, 3, 5, 6, 40, 42, 43, 44, 50, 51, 52, 53, 54, 55, 73, 74, 78};
+	const struct sch_job *j = sch__job(ev->st, u->job);
+	const ProtobufCMessageDescriptor *d = u->spec->base.descriptor;
+	bool all = j && !j->het_offset;
+	for (unsigned i = 0; i < d->n_fields && all; i++) {
+		all = !sch__present(&u->spec->base, &d->fields[i]);
+		for (size_t k = 0; k < sizeof(common) / sizeof(common[0]) && !all; k++)
+			all = d->fields[i].id == common[k];
+	}
+	return all && !u->has_cpus ? SCH_TARGETS_WHOLE : SCH_TARGETS_ALONE;
+}
+
 /* As with other requests about several jobs: one that fits makes it good. */
 int sch__evolve_job_update(struct sch_ev *ev)
 {
@@ -367,7 +383,7 @@ int sch__evolve_job_update(struct sch_ev *ev)
 		u->spec = mu_arena_dup(ev->arena, &nothing, sizeof(nothing));
 	bool each = !asks_nothing(u) || !u->has_array_throttle;
 	int rc = u->tasks ? sch__targets_tasks(ev, u->job, u->tasks, &targets)
-			  : sch__targets_job(ev, u->job, &targets);
+			  : sch__targets_job(ev, u->job, whose(ev, u), &targets);
 	if (rc)
 		return sch__refuse(&ev->err, rc);
 	for (size_t i = 0; i < targets.count && each; i++) {

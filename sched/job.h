@@ -16,8 +16,11 @@ struct sch_targets { /* in the event's arena; the parts are to be freed */
 	struct sch_target *v;
 	size_t count, cap;
 };
+/* What the id of a heterogeneous job's component stands for: all of them; all, unless it is not the first and runs
+ * already; that one. */
+enum sch_targets_of { SCH_TARGETS_WHOLE, SCH_TARGETS_RUNNING, SCH_TARGETS_ALONE };
 /* Adds job ID, or all records of array ID: 0 or MU_EJOBID. */
-int sch__targets_job(struct sch_ev *ev, uint32_t id, struct sch_targets *ret);
+int sch__targets_job(struct sch_ev *ev, uint32_t id, enum sch_targets_of of, struct sch_targets *ret);
 /* Those tasks of array ID that TEXT lists and State still has. */
 int sch__targets_tasks(struct sch_ev *ev, uint32_t id, const char *text, struct sch_targets *ret);
 void sch__targets_free(struct sch_targets *t);

@@ -423,7 +423,7 @@ static const struct sch_tally *extra_of(const struct sch_extra *extra, const str
 }
 
 void sch__limit_note(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
-		     const struct sch_demand *d, int64_t limit_sec, struct sch_extra *extra)
+		     const struct sch_demand *d, int64_t limit_sec, int sign, struct sch_extra *extra)
 {
 	struct spot v[SPOTS];
 	uint8_t key[SCH_KEY_MAX];
@@ -443,10 +443,10 @@ void sch__limit_note(const struct sch_state *st, const struct sch_job *j, const 
 			memset(t->item, 0, SCH_TRES_MAX * sizeof(t->item[0]));
 			mu_map_put(&extra->tally, key, len, t);
 		}
-		t->jobs++;
+		t->jobs += (uint32_t)sign;
 		for (uint32_t k = 0; k < st->accounts.tres_count; k++) {
-			t->item[k].used += d->v[k];
-			t->item[k].end += (__int128)end * d->v[k];
+			t->item[k].used += sign * d->v[k];
+			t->item[k].end += (__int128)end * sign * d->v[k];
 		}
 	}
 }

@@ -1,4 +1,5 @@
 /* sched/orders.c: what should exist on a node, from State alone: applying it twice changes nothing. */
+#include "proto/layout/layout.h"
 #include "sched/state.h"
 
 static uint32_t end_cause(const struct sch_job *j, bool current)
@@ -51,6 +52,44 @@ static void whole_allocation(const struct sch_state *st, const struct sch_job *j
 	}
 	o->n_alloc = o->n_peer = count;
 	o->node_list = (char *)sch__text(j->run->node_list);
+}
+
+static char *counts(const struct sch_job *j, bool tasks, struct mu_arena *arena)
+{
+	uint32_t count = j->run->alloc_count, *v = mu_arena_alloc(arena, (count + 1) * sizeof(v[0]));
+	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
+	for (uint32_t i = 0; i < count; i++)
+		v[i] = tasks ? j->run->alloc[i].tasks : j->run->alloc[i].cpus;
+	mu_counts_print(v, count, &text);
+	return mu_arena_strdup(arena, (const char *)text.data);
+}
+
+/* What the processes of one component of a heterogeneous job are told of the others: it stays the same for as
+ * long as the attempt lasts. */
+static void components(const struct sch_state *st, const struct sch_job *j, Mu__AttemptOrder *o,
+		       struct mu_arena *arena)
+{
+	SCH_SET(o, het_offset, j->het_offset);
+	o->het = mu_arena_alloc(arena, (j->het_count + 1) * sizeof(o->het[0]));
+	for (uint32_t k = 0; k < j->het_count; k++) {
+		const struct sch_job *m = sch__het_part(st, j, k);
+		Mu__HetComponent *c = mu_arena_alloc(arena, sizeof(*c));
+		mu__het_component__init(c);
+		o->het[o->n_het++] = c;
+		SCH_SET(c, job, j->het_first + k);
+		if (!m || !m->run || !m->run->alloc_count)
+			continue;
+		c->node_list = (char *)sch__text(m->run->node_list);
+		c->partition = (char *)sch__text(m->partition);
+		SCH_SET(c, ntasks, m->ntasks);
+		SCH_SET(c, cpus_per_task, m->shape->cpus_given ? m->cpus_per_task : 0);
+		SCH_SET(c, mem_cpu_mib, m->mem_cpu_mib);
+		SCH_SET(c, mem_node_mib, m->mem_node_mib);
+		SCH_SET(c, nodes, m->run->alloc_count);
+		c->cpus_per_node = counts(m, false, arena);
+		c->tasks_per_node = counts(m, true, arena);
+		c->first = peer(st, &m->run->alloc[0], arena);
+	}
 }
 
 static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_arena *arena)
@@ -108,6 +147,8 @@ static Mu__AttemptOrder *order(const struct sch_state *st, const struct sch_node
 	if (!current) /* An attempt that was lost with the node: only its end is ordered. */
 		return o;
 	job_part(j, o, arena);
+	if (j->het_count)
+		components(st, j, o, arena);
 	whole_allocation(st, j, o, arena);
 	SCH_SET(o, batch_host, a == &j->run->alloc[0]);
 	SCH_SET(o, node_index, (uint32_t)(a - j->run->alloc));

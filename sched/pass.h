@@ -1,4 +1,4 @@
-/* sched/pass.h: one slice of a pass while it is made. Internal to decide.c, pass.c and promise.c; all memory
+/* sched/pass.h: one slice of a pass while it is made. Internal to decide.c, pass.c, promise.c and together.c; all memory
  * is the slice's arena's, but for bit sets and maps, which decide.c opens and closes. */
 #ifndef SCHED_PASS_H
 #define SCHED_PASS_H
@@ -92,14 +92,33 @@ bool sch__pass_more_behind(const struct sch_pass *p, const struct sch_job *j);
 /* Says in S which task of J starts, and notes that it does. */
 void sch__pass_take_task(struct sch_pass *p, const struct sch_job *j, Mu__Start *s);
 
+/* decide.c */
+struct sch_attempt *sch__pass_attempt(struct sch_pass *p, const struct sch_job *j, const struct sch_part *part);
+void sch__pass_reason(struct sch_pass *p, struct sch_job *j, uint32_t reason, const char *detail);
+/* What keeps J out of PART whatever is free: limits, and what is left of its last run. */
+uint32_t sch__pass_never(const struct sch_pass *p, const struct sch_part *part, const struct sch_job *j);
+/* A start of J on the first COUNT nodes of p->pick, of what the rooms have as they are. */
+Mu__Start *sch__pass_cut(struct sch_pass *p, const struct sch_attempt *a, const struct sch_job *j,
+			 uint32_t count);
+/* Takes what S holds: J's now, for those that are looked at behind it. p->pick is as sch__pass_cut saw it. */
+void sch__pass_take(struct sch_pass *p, const struct sch_attempt *a, const struct sch_job *j, Mu__Start *s);
+
+/* together.c: visits the components of a heterogeneous job, whose first is J. True when they start. */
+bool sch__pass_together(struct sch_pass *p, struct sch_lane *l, struct sch_job *j);
+
 /* promise.c: planned starts */
 /* The planned start that J has, 0 where the slice has started the task that it was for. */
 int64_t sch__pass_plan_of(const struct sch_pass *p, const struct sch_job *j);
 struct sch_line *sch__pass_line(struct sch_pass *p); /* made when it is first asked for */
 /* From now on the line is seen with J's eyes. */
 void sch__pass_look_as(struct sch_pass *p, const struct sch_job *j);
+void sch__pass_say_plan(struct sch_pass *p, const struct sch_job *j, int64_t start,
+			const struct sch_pick *pick, uint32_t count);
 void sch__pass_drop_plan(struct sch_pass *p, const struct sch_job *j);
 /* Keeps, betters or makes the planned start of a job that does not fit now. */
 void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j);
+/* May J, which is visited in PART, have a plan that it has not? BEHIND: of those that wait for the same nodes. */
+bool sch__pass_may_plan(const struct sch_pass *p, const struct sch_job *j, const struct sch_part *part,
+			int64_t planned, bool behind);
 
 #endif

@@ -28,6 +28,9 @@ uint32_t sch__tier(const struct sch_part *p)
 
 bool sch__behind(const struct sch_state *st, const struct sch_job *a, const struct sch_job *b)
 {
+	const struct sch_job *lead_a = sch__het_leader(st, a), *lead_b = sch__het_leader(st, b);
+	a = lead_a ? lead_a : a;
+	b = lead_b ? lead_b : b;
 	const struct sch_part *x = sch__first_part(st, a), *y = sch__first_part(st, b);
 	uint32_t tier_a = x ? sch__tier(x) : 0, tier_b = y ? sch__tier(y) : 0;
 	return tier_a != tier_b ? tier_a < tier_b : a->queue_key > b->queue_key;

@@ -8,7 +8,7 @@
 static int64_t computed(const struct sch_state *st, const struct sch_job *j, const Mu__JobSpec *spec)
 {
 	struct sch_factors f;
-	uint32_t id = sch__job_family(j); /* Tasks came with their array. */
+	uint32_t id = sch__job_kin(j); /* Tasks came with their array. */
 	if (!st->accounts.policy.multifactor)
 		return (id < PRIORITY_TOP ? (int64_t)PRIORITY_TOP - id : 1) + spec->site_factor - spec->nice;
 	sch__factors(st, j, sch__first_part(st, j), spec, &f);

@@ -21,9 +21,10 @@ struct sch_line *sch__pass_line(struct sch_pass *p)
 	return p->line;
 }
 
-static void say_plan(struct sch_pass *p, const struct sch_job *j, int64_t start, uint32_t count)
+void sch__pass_say_plan(struct sch_pass *p, const struct sch_job *j, int64_t start,
+			const struct sch_pick *pick, uint32_t count)
 {
-	Mu__PlanSet *s = sch__fold_plan(p->st, j, start, p->pick, count, p->arena);
+	Mu__PlanSet *s = sch__fold_plan(p->st, j, start, pick, count, p->arena);
 	sch__pass_add(p, &p->plan, s, 20 + 2 * (s->n_tasks + s->n_gpus) + (s->nodes ? strlen(s->nodes) : 0));
 }
 
@@ -31,7 +32,7 @@ void sch__pass_drop_plan(struct sch_pass *p, const struct sch_job *j)
 {
 	if (!sch__pass_plan_of(p, j))
 		return;
-	say_plan(p, j, 0, 0);
+	sch__pass_say_plan(p, j, 0, p->pick, 0);
 	p->given_up++;
 }
 
@@ -40,7 +41,7 @@ void sch__pass_look_as(struct sch_pass *p, const struct sch_job *j)
 {
 	p->line->me = j;
 	p->line->above_only = j->reason == REASON_None && !sch__pass_plan_of(p, j);
-	p->line->no_spans = false;
+	p->line->no_spans = p->line->siblings = false;
 	p->line->in = p->in;
 	p->line->licenses = sch__text(j->licenses);
 }
@@ -96,27 +97,36 @@ static void put_plan(struct sch_pass *p, const struct sch_attempt *a, const stru
 		     int64_t length, uint32_t count)
 {
 	sch__line_plan(p->line, j, &a->need, start, start + length, p->pick, count);
-	say_plan(p, j, start, count);
+	sch__pass_say_plan(p, j, start, p->pick, count);
 	p->moves++;
+}
+
+bool sch__pass_may_plan(const struct sch_pass *p, const struct sch_job *j, const struct sch_part *part,
+			int64_t planned, bool behind)
+{
+	const struct sch_config_rec *c = &p->st->config;
+	uint32_t most = c->backfill ? c->bf_max_job : UINT32_MAX;
+	/* Only a newcomer may push one who has a plan out of their number. */
+	bool newcomer = j->reason == REASON_None;
+	if (p->reserved >= most ||
+	    (!planned && !newcomer && p->st->plans.count + p->made >= (uint64_t)most + p->given_up))
+		return false;
+	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
+	 * nobody is newly promised what the next tasks of an array before it will want. */
+	if (j->tasks && !c->bf_max_array)
+		return false;
+	return planned || (!behind && !over_share(p, j, part));
 }
 
 void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j)
 {
 	const struct sch_config_rec *c = &p->st->config;
 	int64_t length = sch__length(sch__job_limit_in(j, a->part)), now = p->st->cluster->now_usec, start;
-	uint32_t count = 0, most = c->backfill ? c->bf_max_job : UINT32_MAX;
+	uint32_t count = 0;
 	struct mu_bits nodes = {0};
-	/* Only a newcomer may push one who has a plan out of their number. */
-	bool newcomer = j->reason == REASON_None;
 	int64_t planned = sch__pass_plan_of(p, j);
-	bool full = p->reserved >= most ||
-		    (!planned && !newcomer && p->st->plans.count + p->made >= (uint64_t)most + p->given_up);
-	/* Of an array only the next task is planned, whatever bf_max_job_array_resv allows beyond one, and
-	 * nobody is newly promised what the next tasks of an array before it will want. */
-	bool behind = mu_bits_intersects(&a->nodes, &p->arrays);
-	if ((j->tasks && !c->bf_max_array) || (p->in && p->in->part_count))
-		full = true;
-	if (full || (!planned && (behind || over_share(p, j, a->part)))) {
+	if ((p->in && p->in->part_count) ||
+	    !sch__pass_may_plan(p, j, a->part, planned, mu_bits_intersects(&a->nodes, &p->arrays))) {
 		sch__pass_drop_plan(p, j);
 		return;
 	}

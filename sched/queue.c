@@ -87,30 +87,32 @@ static void into_queues(struct sch_state *st, struct sch_job *j)
 	sch__wake(st);
 }
 
+/* When time alone may make J ready; 0: never. */
+static int64_t begin_moment(const struct sch_job *j)
+{
+	if (j->state != JOB_PENDING || j->priority == 0)
+		return 0;
+	return j->reason == REASON_BeginTime	? j->eligible_usec
+	       : j->reason == REASON_Dependency ? j->depend_due_usec
+						: 0;
+}
+
 void sch__queue_in(struct sch_state *st, struct sch_job *j)
 {
+	uint8_t key[12];
 	assert(!j->queued);
-	if (j->state != JOB_PENDING || j->priority == 0) {
+	if (!sch__ready(j)) {
 		sch__plan_clear(st, j);
-		return;
-	}
-	if (j->reason == REASON_Dependency || j->reason == REASON_DependencyNeverSatisfied) {
-		uint8_t key[12];
-		sch__plan_clear(st, j);
-		if (j->depend_due_usec > 0 && j->reason == REASON_Dependency) {
-			sch__pair_key(key, j->depend_due_usec, j->id);
+		sch__het_unplan(st, j);
+		if (begin_moment(j) > 0) {
+			sch__pair_key(key, begin_moment(j), j->id);
 			mu_map_put(&st->begins, key, sizeof(key), j);
 		}
 		return;
 	}
-	if (j->reason == REASON_BeginTime) {
-		uint8_t key[12];
-		sch__plan_clear(st, j);
-		sch__pair_key(key, j->eligible_usec, j->id);
-		mu_map_put(&st->begins, key, sizeof(key), j);
-		return;
-	}
-	into_queues(st, j);
+	struct sch_job *first = sch__het_leader(st, j);
+	if (first && !first->queued && sch__het_ready(st, j))
+		into_queues(st, first);
 	if (j->shape->switches)
 		sch__switch_wait_in(st, j);
 }
@@ -118,17 +120,14 @@ void sch__queue_in(struct sch_state *st, struct sch_job *j)
 void sch__queue_out(struct sch_state *st, struct sch_job *j)
 {
 	uint8_t key[12];
-	if (j->state == JOB_PENDING && j->reason == REASON_BeginTime) {
-		sch__pair_key(key, j->eligible_usec, j->id);
+	if (j->state == JOB_PENDING && begin_moment(j) > 0) {
+		sch__pair_key(key, begin_moment(j), j->id);
 		mu_map_del(&st->begins, key, sizeof(key));
 	}
-	if (j->state == JOB_PENDING && j->reason == REASON_Dependency && j->depend_due_usec > 0) {
-		sch__pair_key(key, j->depend_due_usec, j->id);
-		mu_map_del(&st->begins, key, sizeof(key));
-	}
-	if (!j->queued)
-		return;
 	sch__switch_wait_out(st, j);
+	j = sch__het_leader(st, j);
+	if (!j || !j->queued)
+		return;
 	struct sch_part *first = sch__first_part(st, j);
 	if (first) {
 		first_out(first, j);
@@ -219,21 +218,35 @@ void sch__due_again(struct sch_state *st)
 	}
 }
 
-/* An ended job may be purged MinJobAge after its end, when no node holds anything of it. */
+static bool is_gone(const struct sch_job *j)
+{
+	if (!mu_job_state_ended(j->state))
+		return false;
+	for (uint32_t i = 0; j->run && i < j->run->alloc_count; i++)
+		if (!j->run->alloc[i].released)
+			return false;
+	return !j->run || !j->run->left_count;
+}
+
+/* An ended job may be purged MinJobAge after its end, when no node holds anything of it, nor of its other
+ * components: the job may yet wait again as a whole. */
 void sch__tomb_in(struct sch_state *st, struct sch_job *j)
 {
 	uint8_t key[12];
-	if (!mu_job_state_ended(j->state))
-		return;
-	for (uint32_t i = 0; j->run && i < j->run->alloc_count; i++)
-		if (!j->run->alloc[i].released)
+	for (uint32_t k = 0; k < sch__het_size(j); k++) {
+		const struct sch_job *m = sch__het_part(st, j, k);
+		if (m && !is_gone(m))
 			return;
-	if (j->run && j->run->left_count)
-		return;
-	sch__pair_key(key, j->end_usec, j->id);
-	if (!mu_map_get(&st->tombs, key, sizeof(key)))
-		st->tomb_tasks += sch__job_size(j);
-	mu_map_put(&st->tombs, key, sizeof(key), j);
+	}
+	for (uint32_t k = 0; k < sch__het_size(j); k++) {
+		struct sch_job *m = sch__het_part(st, j, k);
+		if (!m)
+			continue;
+		sch__pair_key(key, m->end_usec, m->id);
+		if (!mu_map_get(&st->tombs, key, sizeof(key)))
+			st->tomb_tasks += sch__job_size(m);
+		mu_map_put(&st->tombs, key, sizeof(key), m);
+	}
 }
 
 /* Out of the tombs, wherever it was. */

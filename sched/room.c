@@ -127,27 +127,6 @@ void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct s
 	}
 }
 
-/* The same from a row made by sch__cut for this very room; no names are kept. */
-void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
-			bool exclusive)
-{
-	struct sch_got got[SCH_GRES_PER_NODE] = {0};
-	struct sch_alloc a = {.mem_mib = row->mem_mib, .got = got, .got_count = (uint32_t)row->n_gres};
-	int rc = mu_bits_parse(&a.cpu, row->cpu_list, SCH_CPUS_PER_NODE - 1);
-	assert(rc == 0);
-	for (size_t i = 0; i < row->n_gres; i++) {
-		got[i].count = row->gres[i]->count;
-		got[i].entry = sch__gres_entry(n, row->gres[i]);
-		assert(got[i].entry != UINT32_MAX);
-		for (size_t k = 0; k < row->gres[i]->n_index; k++)
-			mu_bits_set(&got[i].index, row->gres[i]->index[k]);
-	}
-	sch__room_take(r, n, &a, exclusive);
-	for (size_t i = 0; i < row->n_gres; i++)
-		mu_bits_free(&got[i].index);
-	mu_bits_free(&a.cpu);
-}
-
 void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
 {
 	uint32_t count = mu_bits_count(&a->cpu);
@@ -169,6 +148,50 @@ void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct s
 		     u = mu_bits_next(&a->got[i].index, u + 1))
 			mu_bits_clear(&g->used, u - first);
 	}
+}
+
+/* ROW was made by sch__cut for a room of N; no names are kept. GOT has places for all of the node's entries.
+ */
+static void open_row(const struct sch_node *n, const Mu__AllocNode *row, struct sch_got *got,
+		     struct sch_alloc *ret)
+{
+	*ret = (struct sch_alloc){.mem_mib = row->mem_mib, .got = got, .got_count = (uint32_t)row->n_gres};
+	int rc = mu_bits_parse(&ret->cpu, row->cpu_list, SCH_CPUS_PER_NODE - 1);
+	assert(rc == 0);
+	for (size_t i = 0; i < row->n_gres; i++) {
+		got[i].count = row->gres[i]->count;
+		got[i].entry = sch__gres_entry(n, row->gres[i]);
+		assert(got[i].entry != UINT32_MAX);
+		for (size_t k = 0; k < row->gres[i]->n_index; k++)
+			mu_bits_set(&got[i].index, row->gres[i]->index[k]);
+	}
+}
+
+static void close_row(struct sch_alloc *a)
+{
+	for (uint32_t i = 0; i < a->got_count; i++)
+		mu_bits_free(&a->got[i].index);
+	mu_bits_free(&a->cpu);
+}
+
+void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
+			bool exclusive)
+{
+	struct sch_got got[SCH_GRES_PER_NODE] = {0};
+	struct sch_alloc a;
+	open_row(n, row, got, &a);
+	sch__room_take(r, n, &a, exclusive);
+	close_row(&a);
+}
+
+void sch__room_give_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
+			bool exclusive)
+{
+	struct sch_got got[SCH_GRES_PER_NODE] = {0};
+	struct sch_alloc a;
+	open_row(n, row, got, &a);
+	sch__room_give(r, n, &a, exclusive);
+	close_row(&a);
 }
 
 void sch__hold_add(struct sch_state *st, struct sch_job *j, struct sch_alloc *a)

@@ -123,6 +123,9 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	SCH_SET(row, requeue_after, j->requeue_after);
 	SCH_SET(row, hold_after, j->hold_after);
 	SCH_SET(row, launch_failures, j->launch_failures);
+	SCH_SET(row, het_job, j->het_first);
+	SCH_SET(row, het_offset, j->het_offset);
+	SCH_SET(row, het_count, j->het_count);
 	SCH_SET(row, assoc, j->assoc);
 	row->reservation = (char *)sch__text(j->resv);
 	SCH_SET(row, resv_end_usec, j->resv_end_usec);
@@ -317,6 +320,9 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	j->requeue_after = row->requeue_after;
 	j->hold_after = row->hold_after;
 	j->launch_failures = (uint8_t)row->launch_failures;
+	j->het_first = row->het_job;
+	j->het_offset = row->het_offset;
+	j->het_count = row->het_count;
 	j->assoc = row->assoc;
 	j->resv = sch__str(st, row->reservation);
 	j->resv_end_usec = row->resv_end_usec;
@@ -334,6 +340,11 @@ int sch__job_load(struct sch_state *st, const Mu__JobRow *row, struct mu_err *er
 	if (!row->id || !row->spec || row->state > JOB_STAGE_OUT || row->reason >= SCH_REASONS ||
 	    mu_map_get_u64(&st->jobs, row->id))
 		return mu_fail(err, MU_ECORRUPT, "job row %u: no spec, an unknown state, or twice", row->id);
+	bool het = row->het_job || row->het_offset || row->het_count;
+	if (het && (row->het_count < 2 || row->het_count > SCH_HET_MAX || row->het_offset >= row->het_count ||
+		    row->id < row->het_offset || row->id - row->het_offset != row->het_job || !row->het_job))
+		return mu_fail(err, MU_ECORRUPT, "job row %u: no component %u of %u", row->id,
+			       row->het_offset, row->het_count);
 	struct sch_job *j = mu_pool_get(&st->job_pool);
 	j->rec.kind = SCH_ROW_JOB;
 	j->rec.change = UINT32_MAX;

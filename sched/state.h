@@ -129,6 +129,8 @@ struct sch_array;
 struct sch_job {
 	struct sch_rec rec;
 	uint32_t id;
+	uint32_t het_first;	 /* of a heterogeneous job: its first component's id; 0: none */
+	uint32_t het_offset, het_count;
 	uint32_t task;		 /* of ARRAY, where it is one task */
 	struct sch_array *array; /* NULL: no task of an array */
 	struct mu_runs *tasks;	 /* several tasks of it; NULL: one */
@@ -517,12 +519,31 @@ bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const 
 void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
 void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
 			bool exclusive);
+void sch__room_give_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive);
 void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
 void sch__hold_add(struct sch_state *st, struct sch_job *j, struct sch_alloc *a);
 void sch__hold_end(struct sch_state *st, struct sch_job *j, struct sch_alloc *a); /* resources free again */
 struct sch_alloc *sch__alloc_on(struct sch_job *j, uint32_t attempt, const struct sch_node *n);
 int sch__alloc_from_row(struct sch_state *st, const Mu__AllocNode *row, const char *name,
 			struct sch_alloc *ret);
+
+/* het.c: the components of a heterogeneous job; any other job is the only one of its own. */
+uint32_t sch__het_size(const struct sch_job *j);
+/* Component OFFSET of J's job; NULL where it has left State. */
+struct sch_job *sch__het_part(const struct sch_state *st, const struct sch_job *j, uint32_t offset);
+struct sch_job *sch__het_leader(const struct sch_state *st, const struct sch_job *j);
+/* What was submitted as one has one number: the array's id, the first component's, else the job's own. */
+uint32_t sch__job_kin(const struct sch_job *j);
+bool sch__het_same(const struct sch_job *a, const struct sch_job *b); /* components of one job; may be NULL */
+bool sch__ready(const struct sch_job *j); /* waits for nothing but its place */
+bool sch__het_ready(const struct sch_state *st, const struct sch_job *j); /* all of them are there and ready */
+bool sch__waits(const struct sch_state *st, const struct sch_job *j); /* in the queues, or its first component is */
+void sch__het_unplan(struct sch_state *st, const struct sch_job *j);
+/* All that is asked of a submission, one want for each component in ARENA: 0 or a refusal. */
+int sch__submission_check(const struct sch_state *st, const Mu__Submitted *s, const Mu__Author *author,
+			  struct mu_arena *arena, struct sch_want **ret, struct mu_err *err);
+void sch__het_ending(struct sch_ev *ev, struct sch_job *j);
+void sch__het_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state);
 
 /* queue.c */
 uint64_t sch__queue_key(uint32_t priority, uint32_t id);
@@ -753,7 +774,8 @@ struct sch_line {
 	bool sorted;
 	uint64_t *steps;
 	/* Whose eyes look: */
-	const struct sch_job *me;  /* its own plan does not count; may be NULL */
+	const struct sch_job *me;  /* its own plan, and its components', do not count; may be NULL */
+	bool siblings;		   /* but those do: they are being planned with it */
 	bool above_only;	   /* nor do those of jobs behind it */
 	bool no_spans;		   /* nor does any */
 	bool veiled;		   /* the rooms show already which CPUs are kept by reservations */
@@ -790,6 +812,8 @@ uint32_t sch__line_choose(struct sch_line *line, const struct sch_need *need, co
 int64_t sch__line_earliest(struct sch_line *line, const struct sch_need *need, const struct mu_bits *nodes,
 			   const struct mu_bits *required, int64_t length_usec, int64_t before_usec,
 			   struct sch_pick *pick, uint32_t *ret_count);
+/* The next moment after AT at which something becomes free; 0: none. */
+int64_t sch__line_after(struct sch_line *line, int64_t at_usec);
 int64_t sch__counted_from(const struct sch_job *j, int64_t now_usec); /* if J started now */
 int64_t sch__span(int64_t limit_sec);	/* how long a running job is expected to run, microseconds */
 int64_t sch__length(int64_t limit_sec); /* how long a waiting job needs its places */
@@ -847,10 +871,13 @@ int64_t sch__silence_due(const struct sch_state *st);
 void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign);
 void sch__job_split_refs(struct sch_state *st, const struct sch_job *j); /* J was counted with another */
 void sch__alloc_released(struct sch_ev *ev, struct sch_job *j, struct sch_alloc *a);
-void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state); /* RUNNING -> COMPLETING */
+/* RUNNING -> COMPLETING, with all components of its job; alone: without them. */
+void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state);
+void sch__job_ending_alone(struct sch_ev *ev, struct sch_job *j, uint32_t end_state);
 void sch__job_settle(struct sch_ev *ev,
 		     struct sch_job *j); /* COMPLETING with nothing open -> final, or waiting again */
-void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state);
+void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state); /* likewise */
+void sch__job_end_waiting_alone(struct sch_ev *ev, struct sch_job *j, uint32_t state);
 void sch__job_node_failed(struct sch_ev *ev, struct sch_job *j, const struct sch_node *n);
 bool sch__job_requeues(const struct sch_state *st, const struct sch_job *j);
 void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j);

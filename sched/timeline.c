@@ -129,7 +129,9 @@ static uint64_t lic_taken(void *arg, const struct sch_lic_ask *ask)
 	const struct sch_lic *lic = mu_map_get(&line->st->lics, ask->name, ask->len);
 	uint64_t used = lic ? lic->used : 0;
 	for (const struct sch_line_lic *l = line->lic; l; l = l->next, ++*line->steps) {
-		bool theirs = line->no_spans || l->dead || l->job == line->me ||
+		if (l->dead)
+			continue;
+		bool theirs = line->no_spans || (sch__het_same(l->job, line->me) && !line->siblings) ||
 			      (line->above_only && line->me && sch__behind(line->st, l->job, line->me));
 		uint32_t has = sch__lic_of(l->job, ask);
 		if (!l->plan && l->from_usec) /* Started within the pass. */
@@ -153,7 +155,7 @@ void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct
 		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count)
 {
 	line->me = NULL;
-	line->above_only = line->no_spans = false;
+	line->above_only = line->no_spans = line->siblings = false;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sch_node *n = pick[i].node;
 		struct sch_line_span *s = mu_arena_alloc(line->arena, sizeof(*s));
@@ -185,7 +187,7 @@ void sch__line_unplan(struct sch_line *line, const struct sch_job *j, const stru
 static void standing_plan(struct sch_line *line, const struct sch_job *j, struct sch_pick *pick)
 {
 	const struct sch_part *p = sch__first_part(line->st, j);
-	uint32_t count = p && j->queued ? sch__plan_picks(line->st, j, line->arena, pick) : 0;
+	uint32_t count = p && sch__waits(line->st, j) ? sch__plan_picks(line->st, j, line->arena, pick) : 0;
 	if (!count)
 		return;
 	struct sch_need need;
@@ -285,8 +287,10 @@ bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, 
 		return !(in && sch__resv_flag(in, RESV_FLAG_MAINT | RESV_FLAG_OVERLAP) &&
 			 mu_bits_test(&in->nodes, n->rank));
 	}
-	if (line->no_spans || s->dead || s->job == line->me)
+	if (line->no_spans || s->dead)
 		return false;
+	if (line->me && sch__het_same(s->job, line->me))
+		return line->siblings;
 	return !line->above_only || !sch__behind(line->st, s->job, line->me);
 }
 
@@ -466,6 +470,20 @@ static void sort_times(struct sch_line *line)
 			line->times[out++] = line->times[i];
 	line->time_count = out;
 	line->sorted = true;
+}
+
+int64_t sch__line_after(struct sch_line *line, int64_t at_usec)
+{
+	uint32_t low = 0, high;
+	sort_times(line);
+	for (high = line->time_count; low < high;) {
+		uint32_t middle = low + (high - low) / 2;
+		if (line->times[middle] > at_usec)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low < line->time_count ? line->times[low] : 0;
 }
 
 /* The first moment at which running jobs leave enough, whoever is planned: from there on they always do.

@@ -62,7 +62,7 @@ static void wait_again(struct sch_state *st)
 	for (struct sch_job *j = mu_map_next_u64(&st->jobs, 0, &id); j;
 	     j = mu_map_next_u64(&st->jobs, id + 1, &id)) {
 		sch__switch_wait_out(st, j);
-		if (j->queued && j->shape->switches)
+		if (j->shape && j->shape->switches && sch__ready(j))
 			sch__switch_wait_in(st, j);
 	}
 }

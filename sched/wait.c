@@ -281,7 +281,7 @@ static void say_ahead(struct wait *w)
 		if (sch__tier(p) < tier || !mu_bits_intersects(&p->nodes, &w->nodes))
 			continue;
 		for (const struct sch_job *j = mu_map_next_u64(&p->queue, 0, &key);
-		     j && (sch__tier(p) > tier || key < w->j->queue_key);
+		     j && (sch__tier(p) > tier || key < sch__het_leader(st, w->j)->queue_key);
 		     j = mu_map_next_u64(&p->queue, key + 1, &key)) {
 			if (sch__first_part(st, j) != p ||
 			    (j->reason != REASON_Resources && j->reason != REASON_Priority && j->reason))
@@ -302,7 +302,7 @@ static void look_at_nodes(struct wait *w)
 	if (sch__filter(w->st, &w->need, w->part, w->arena, &w->nodes, &w->required, NULL))
 		return;
 	say_nodes(w);
-	if (!w->j->queued)
+	if (!sch__waits(w->st, w->j))
 		return;
 	say_start(w);
 	say_holders(w);

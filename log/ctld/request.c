@@ -301,6 +301,10 @@ static void lead_submit(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 		ctl_req_fail(c, req, MU_EPROTO, "The submission has no job specification.");
 		return;
 	}
+	if (ask->n_component && ask->test_only) {
+		ctl_req_fail(c, req, MU_EDISABLED, "--test-only is not supported for heterogeneous jobs: ask for each component by itself");
+		return;
+	}
 	if (c->disk_low && !ask->test_only) {
 		atomic_fetch_add(&c->n.refused_disk, 1);
 		ctl_req_fail(c, req, MU_EDISKFULL, NULL);
@@ -309,6 +313,8 @@ static void lead_submit(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 	if (getrandom(key, sizeof key, 0) != sizeof key)
 		diag_fatal("The kernel gives no random bytes.");
 	submitted.spec = ask->spec;
+	submitted.component = ask->component;
+	submitted.n_component = ask->n_component;
 	submitted.has_job_key = 1;
 	submitted.job_key.data = key;
 	submitted.job_key.len = sizeof key;

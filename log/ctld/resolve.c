@@ -146,19 +146,31 @@ static int ask_history(struct ctl *c, Mu__Submitted *submitted, const struct mu_
 	return 0;
 }
 
-int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena, struct mu_err *err)
+static bool is_resolved(const Mu__Submitted *submitted, const struct mu_depend *item)
 {
-	const char *text = submitted->spec->dependency;
+	for (size_t i = 0; i < submitted->n_resolved; i++) {
+		const Mu__ResolvedParent *r = submitted->resolved[i];
+
+		if (r->job == item->job && item->has_task == (r->has_task_index != 0) &&
+		    (!item->has_task || r->task_index == item->task))
+			return true;
+	}
+	return false;
+}
+
+static int resolve_one(struct ctl *c, Mu__Submitted *submitted, const char *text, struct mu_arena *arena,
+		       struct mu_err *err)
+{
 	struct mu_depends d = {0};
 	int code;
 
-	submitted->n_resolved = 0;
 	if (!text || !*text)
 		return 0;
 	code = mu_depends_parse(text, arena, &d, err);
 	if (code)
 		return code;
-	submitted->resolved = mu_arena_alloc(arena, (CTL_RESOLVED_MAX + 1) * sizeof submitted->resolved[0]);
+	if (!submitted->n_resolved)
+		submitted->resolved = mu_arena_alloc(arena, (CTL_RESOLVED_MAX + 1) * sizeof submitted->resolved[0]);
 	for (size_t i = 0; i < d.count && !code; i++) {
 		const struct mu_depend *item = &d.item[i];
 		struct sch_array_counts array;
@@ -169,6 +181,8 @@ int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena,
 
 		if (!item->job || (here && !item->has_task && item->kind != MU_DEPEND_AFTERCORR))
 			continue; /* State itself knows of the whole array. */
+		if (is_resolved(submitted, item))
+			continue;
 		if (submitted->n_resolved == CTL_RESOLVED_MAX)
 			return mu_fail(err, MU_EDEPENDENCY, "A job may depend on at most %u jobs that have ended", CTL_RESOLVED_MAX);
 		if (here ? item->has_task && job : job != NULL) {
@@ -183,5 +197,17 @@ int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena,
 		}
 		code = ask_history(c, submitted, item, here, arena, err);
 	}
+	return code;
+}
+
+/* The components of a heterogeneous job may depend on the same jobs, and on others. */
+int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena, struct mu_err *err)
+{
+	int code = 0;
+
+	submitted->n_resolved = 0;
+	for (size_t i = 0; i <= submitted->n_component && !code; i++)
+		code = resolve_one(c, submitted, (i ? submitted->component[i - 1] : submitted->spec)->dependency, arena,
+				   err);
 	return code;
 }

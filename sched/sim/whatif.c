@@ -276,14 +276,15 @@ static int fold_decided(struct sch_whatif *w, const Mu__Event *e, uint64_t pos, 
 
 /* ---- entries ---- */
 
-static void know_ids(struct sch_whatif *w, uint32_t real, const struct sch_verdict *other)
+/* Of a heterogeneous job those of all COUNT components, which follow one another. */
+static void know_ids(struct sch_whatif *w, uint32_t real, const struct sch_verdict *other, size_t count)
 {
 	uint32_t id = other->code ? 0 : other->job;
-	if (id == real)
-		return;
-	mu_map_put_u64(&w->ids, real, (void *)((uintptr_t)id + 1));
-	if (id)
-		mu_map_put_u64(&w->backs, id, (void *)(uintptr_t)real);
+	for (size_t k = 0; k < count && id != real; k++) {
+		mu_map_put_u64(&w->ids, real + k, (void *)((uintptr_t)(id ? id + k : 0) + 1));
+		if (id)
+			mu_map_put_u64(&w->backs, id + k, (void *)(uintptr_t)(real + k));
+	}
 }
 
 static int fold_other(struct sch_whatif *w, uint64_t pos, uint32_t n, struct mu_view bytes,
@@ -311,7 +312,7 @@ static int fold_other(struct sch_whatif *w, uint64_t pos, uint32_t n, struct mu_
 		rc = fold(w, w->b, (*at)++, changed ? packed(w, e) : bytes, &v, err);
 	if (rc || !submission)
 		return rc;
-	know_ids(w, real->job, &v);
+	know_ids(w, real->job, &v, 1 + e->submitted->n_component);
 	if (v.code) {
 		const struct sch_job *j = sch__job(w->a, real->job);
 		w->f.refused++;

@@ -96,6 +96,15 @@ static void person_spoke(struct sch_whatif *w, const struct sch_state *st, const
 	}
 }
 
+static void started(struct sch_whatif *w, const struct sch_state *st, const struct sch_at *at, const Mu__Start *s)
+{
+	const struct sch_job *j = sch__job(st, s->job);
+	if (j && j->array && s->has_task_index)
+		j = sch__array_task(st, j->array, s->task_index);
+	if (j && j->state == JOB_RUNNING && j->attempt == s->attempt && j->start_pos == at->pos)
+		attempt_began(w, j);
+}
+
 static void decided(struct sch_whatif *w, const struct sch_state *st, const struct sch_at *at,
 		    const Mu__Decided *d)
 {
@@ -114,12 +123,9 @@ static void decided(struct sch_whatif *w, const struct sch_state *st, const stru
 				  .foreign = d->planner != SCH_PLANNER_VERSION,
 				  .bare = !d->has_budget};
 	for (size_t i = 0; i < d->n_start; i++) {
-		const Mu__Start *s = d->start[i];
-		const struct sch_job *j = sch__job(st, s->job);
-		if (j && j->array && s->has_task_index)
-			j = sch__array_task(st, j->array, s->task_index);
-		if (j && j->state == JOB_RUNNING && j->attempt == s->attempt && j->start_pos == at->pos)
-			attempt_began(w, j);
+		started(w, st, at, d->start[i]);
+		for (size_t k = 0; k < d->start[i]->n_with; k++)
+			started(w, st, at, d->start[i]->with[k]);
 	}
 }
 

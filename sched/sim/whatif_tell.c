@@ -129,6 +129,8 @@ static void spec(struct translation *t, Mu__JobSpec *s)
 static bool submitted(struct translation *t, Mu__Submitted *s)
 {
 	spec(t, s->spec);
+	for (size_t i = 0; i < s->n_component; i++)
+		spec(t, s->component[i]);
 	for (size_t i = 0; i < s->n_resolved; i++) {
 		uint32_t id = family_of(t->w, s->resolved[i]->job);
 		t->changed = t->changed || id != s->resolved[i]->job;

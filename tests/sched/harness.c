@@ -293,6 +293,29 @@ static int one_reservation(void *arg, const struct sch_key *key, const uint8_t *
 	return 0;
 }
 
+/* All components of a job start in one entry, and have their planned start in common. */
+static void check_components(struct harness *h, const Mu__JobRow *j)
+{
+	if (!j || !j->het_job)
+		return;
+	uint64_t start = j->start_pos;
+	int64_t plan = j->plan_start_usec;
+	uint32_t state = j->state;
+	for (uint32_t k = 0; k < j->het_count; k++) {
+		const Mu__JobRow *m = sch_job(h->st, j->het_job + k);
+		if (!m && !mu_job_state_ended(state))
+			h_fail(h, "component %u of job %u has left State before it ended", k, j->het_job);
+		if (!m)
+			continue;
+		if (state == JOB_RUNNING && (m->state == JOB_PENDING || m->start_pos != start))
+			h_fail(h, "component %u of job %u did not start with the others", k, j->het_job);
+		if (state == JOB_PENDING && m->state == JOB_PENDING && m->plan_start_usec != plan)
+			h_fail(h, "component %u of job %u is planned for another moment", k, j->het_job);
+		if (state == JOB_PENDING && m->state == JOB_RUNNING)
+			h_fail(h, "component %u of job %u runs and another waits", k, j->het_job);
+	}
+}
+
 static void check_starts(struct harness *h)
 {
 	struct mu_arena arena = {0};
@@ -305,6 +328,7 @@ static void check_starts(struct harness *h)
 		sch_row_pack(h->st, key, &buf);
 		Mu__JobRow *j =
 		    (Mu__JobRow *)mu_pb_unpack(&mu__job_row__descriptor, buf.data, buf.len, &arena);
+		check_components(h, j);
 		struct guard g = {h, j, &arena};
 		if (j && j->state == JOB_RUNNING && j->start_pos == sch_pos(h->st))
 			sch_rows(h->st, SCH_ROW_RESERVATION, one_reservation, &g);

@@ -84,6 +84,9 @@ static const char *job_value(struct story *s, const Mu__JobRow *j, const char *k
 		 {"qos", j->qos ? j->qos : "none"},
 		 {"id", mu_arena_printf(&s->arena, "%u", j->id)},
 		 {"tasks", task_list(s, j)},
+		 {"het", j->het_job
+			     ? mu_arena_printf(&s->arena, "%u+%u/%u", j->het_job, j->het_offset, j->het_count)
+			     : "none"},
 		 {"resv", j->reservation ? j->reservation : "none"},
 		 {"note", j->system_comment ? j->system_comment : "none"},
 		 {"want", j->spec->reservation ? j->spec->reservation : "none"},

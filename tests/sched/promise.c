@@ -196,16 +196,13 @@ static void shape(struct world *w, Mu__JobSpec *s)
 	SET(s, use_min_nodes, chance(w, 8));
 }
 
-static void submit(struct world *w)
+static Mu__JobSpec *random_spec(struct world *w, bool component)
 {
-	Mu__Event *e = blank(w, MU__EVENT__KIND_SUBMITTED);
 	Mu__JobSpec *s = NEW(w, Mu__JobSpec, mu__job_spec__init);
-	e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
-	e->submitted->spec = s;
 	char *part = mu_arena_printf(&w->arena, "p%u", below(w, 2));
 	s->partition = mu_arena_dup(&w->arena, &part, sizeof(part));
 	s->n_partition = 1;
-	SET(s, batch, 1);
+	SET(s, batch, !component);
 	SET(s, ntasks, 1 + below(w, 7));
 	if (chance(w, 40)) {
 		SET(s, nodes_min, 1 + below(w, w->nodes));
@@ -234,11 +231,24 @@ static void submit(struct world *w)
 	}
 	if (chance(w, 5))
 		s->nodes_required = mu_arena_printf(&w->arena, "n%u", below(w, w->nodes));
+	return s;
+}
+
+static void submit(struct world *w)
+{
+	Mu__Event *e = blank(w, MU__EVENT__KIND_SUBMITTED);
+	Mu__Submitted *s = e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
+	s->spec = random_spec(w, false);
+	s->component = mu_arena_alloc(&w->arena, 3 * sizeof(s->component[0]));
+	for (uint32_t more = chance(w, 25) ? 1 + below(w, 3) : 0; more > 0; more--) {
+		s->component[s->n_component++] = random_spec(w, true);
+		s->component[s->n_component - 1]->array = s->spec->array = NULL;
+	}
 	if (h_apply(&w->h, e) == 0)
 		w->jobs++;
 }
 
-static void end(struct world *w, uint32_t id)
+static void end_one(struct world *w, uint32_t id)
 {
 	const char *names[64];
 	const Mu__JobRow *j = sch_job(w->h.st, id);
@@ -260,6 +270,17 @@ static void end(struct world *w, uint32_t id)
 	w->ends[id] = 0;
 }
 
+/* The components of one job end together. */
+static void end(struct world *w, uint32_t id)
+{
+	const Mu__JobRow *j = sch_job(w->h.st, id);
+	uint32_t first = j->het_job ? j->het_job : id, count = j->het_job ? j->het_count : 1;
+	end_one(w, id);
+	for (uint32_t k = 0; k < count; k++)
+		if (first + k != id)
+			end_one(w, first + k);
+}
+
 static uint32_t last_id(const struct world *w)
 {
 	uint32_t next = sch_cluster(w->h.st)->next_job_id;
@@ -276,7 +297,7 @@ static void pass_time(struct world *w)
 	w->h.now_usec = to;
 	for (uint32_t id = 1; id < last_id(w); id++)
 		if (w->ends[id] && w->ends[id] <= to)
-			end(w, id);
+			end(w, id); /* Whoever of it is first. */
 	Mu__Event *e = blank(w, MU__EVENT__KIND_TICK);
 	e->tick = NEW(w, Mu__Tick, mu__tick__init);
 	h_apply(&w->h, e);

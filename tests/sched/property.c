@@ -280,8 +280,15 @@ static Mu__JobSpec *random_spec(struct world *w)
 static void submit(struct world *w, Mu__Event *e)
 {
 	e->kind_case = MU__EVENT__KIND_SUBMITTED;
-	e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
-	e->submitted->spec = random_spec(w);
+	Mu__Submitted *s = e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
+	s->spec = random_spec(w);
+	s->component = mu_arena_alloc(&w->arena, 3 * sizeof(s->component[0]));
+	for (uint32_t more = chance(w, 25) ? 1 + below(w, 3) : 0; more > 0; more--) {
+		Mu__JobSpec *c = s->component[s->n_component++] = random_spec(w);
+		SET(c, batch, chance(w, 3));
+		c->array = chance(w, 3) ? c->array : NULL;
+		s->spec->array = chance(w, 3) ? s->spec->array : NULL;
+	}
 	e->submitted->has_job_key = 1;
 	e->submitted->job_key.data = (uint8_t *)"01234567890123456789012345678901";
 	e->submitted->job_key.len = 32;

@@ -6,7 +6,7 @@
  * partition config SlurmdTimeout=300 ...                                any other key of slurm.conf found
  * [silent]              found the cluster (done by itself before the first act); nodes register unless silent
  *   gres NodeName=n1 Name=gpu Cores=0-3 ...     a line of gres.conf
- *   submit user=alice [op] -n2 -t10 --mem=100 ...               sbatch's option words
+ *   submit user=alice [op] -n2 -t10 --mem=100 ... [: -n1 ...]   sbatch's option words
  *   (jobs are 12, or tasks of an array 12_3 and 12_[1-4]; update 12 throttle=N)
  *   tick SECONDS · decide [slices] · leader · heard all|n1,n2
  *   end JOB [exit=N] [signal=N] [oom=N]                         the batch script ends and every node has
@@ -347,10 +347,22 @@ static bool act_submit(struct story *s, char **word)
 	Mu__Event *e = story_event(s, MU__EVENT__KIND_SUBMITTED);
 	e->submitted = mu_arena_alloc(&s->arena, sizeof(*e->submitted));
 	mu__submitted__init(e->submitted);
-	e->submitted->spec = spec(s, word);
 	e->author = story_author(s, word);
-	if (!e->submitted->spec)
-		return false;
+	e->submitted->component = mu_arena_alloc(&s->arena, 256 * sizeof(e->submitted->component[0]));
+	for (char **w = word, **next; w; w = next) { /* A colon begins the next component. */
+		for (next = w; *next && strcmp(*next, ":") != 0;)
+			next++;
+		char *colon = *next;
+		*next = NULL;
+		Mu__JobSpec *j = spec(s, w);
+		if (!j)
+			return false;
+		if (!e->submitted->spec)
+			e->submitted->spec = j;
+		else if (e->submitted->n_component < 256)
+			e->submitted->component[e->submitted->n_component++] = j;
+		next = colon ? next + 1 : NULL;
+	}
 	if (!flag(word, "interactive"))
 		SET(e->submitted->spec, batch, 1);
 	return story_ask(s, e);
