@@ -282,7 +282,7 @@ static int wait_ready(struct cli *c, struct cli_allocation *a, bool hold, struct
 	}
 }
 
-static int submit(struct cli *c, Mu__JobSpec *spec, uint32_t *ret_job)
+static int submit(struct cli *c, Mu__JobSpec *spec, Mu__JobSpec **others, size_t count, uint32_t *ret_job)
 {
 	Mu__Request request = MU__REQUEST__INIT;
 	Mu__SubmitAsk ask = MU__SUBMIT_ASK__INIT;
@@ -290,6 +290,8 @@ static int submit(struct cli *c, Mu__JobSpec *spec, uint32_t *ret_job)
 	struct mu_err err = {0};
 
 	ask.spec = spec;
+	ask.component = others;
+	ask.n_component = count;
 	request.ask_case = MU__REQUEST__ASK_SUBMIT;
 	request.submit = &ask;
 	if (cli_ask(c, &request, &reply, &err)) {
@@ -339,8 +341,8 @@ int cli_allocate_test(struct cli *c, Mu__JobSpec *spec)
 	return 0;
 }
 
-int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, bool hold,
-		 struct cli_allocation *a, int *ret_exit)
+int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, Mu__JobSpec **others,
+		 size_t count, bool hold, struct cli_allocation *a, int *ret_exit)
 {
 	struct mu_err err = {0};
 	int rc;
@@ -348,7 +350,7 @@ int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, 
 	*a = (struct cli_allocation){.fd = -1, .signals = -1};
 	*ret_exit = 1;
 	a->signals = open_signals();
-	if (submit(c, spec, &a->job.job))
+	if (submit(c, spec, others, count, &a->job.job))
 		return 1;
 	if (wait_start(c, args, a))
 		return 1;

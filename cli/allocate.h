@@ -23,11 +23,12 @@ int cli_spec_surroundings(struct cli *c, const char *command, int argc, char **a
 void cli_say_test(const struct cli *c, const Mu__Reply *reply);
 int cli_allocate_test(struct cli *c, Mu__JobSpec *spec);
 
-/* Submits SPEC and waits until it runs and its first node is ready, telling on the way as Slurm does. HOLD:
- * the allocation ends when this process does. 0, or the exit code to end with: everything is said and given
- * back. From here on the signals above are blocked. */
-int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, bool hold,
-		 struct cli_allocation *ret, int *ret_exit);
+/* Submits SPEC, with COUNT further components of a heterogeneous job in OTHERS, and waits until it runs and
+ * its first node is ready, telling on the way as Slurm does. HOLD: the allocation ends when this process
+ * does. 0, or the exit code to end with: everything is said and given back. From here on the signals above
+ * are blocked. */
+int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, Mu__JobSpec **others,
+		 size_t count, bool hold, struct cli_allocation *ret, int *ret_exit);
 /* Reads what the agent says; call when A->fd is readable. */
 void cli_allocation_hear(struct cli_allocation *a);
 /* Takes hold again where the connection was lost (the agent was restarted). 0, or a code; A->over where there

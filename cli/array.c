@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/column.h"
+#include "cli/filter.h"
 #include "proto/array.h"
 #include "proto/states.h"
 
@@ -68,6 +69,8 @@ void cli_job_tasks(const Mu__JobRow *j, struct mu_buf *out)
 
 void cli_job_array_fields(const Mu__JobRow *j, struct mu_buf *out)
 {
+	if (j->het_job)
+		mu_buf_printf(out, "HetJobId=%u HetJobOffset=%u ", j->het_job, j->het_offset);
 	if (!j->array_job)
 		return;
 	mu_buf_printf(out, "ArrayJobId=%u ArrayTaskId=", j->array_job);
@@ -79,6 +82,10 @@ void cli_job_array_fields(const Mu__JobRow *j, struct mu_buf *out)
 
 void cli_job_name(const Mu__JobRow *j, struct mu_buf *out)
 {
+	if (j->het_job) {
+		mu_buf_printf(out, "%u+%u", j->het_job, j->het_offset);
+		return;
+	}
 	mu_buf_printf(out, "%u", cli_job_family(j));
 	if (!j->array_job)
 		return;
@@ -149,14 +156,15 @@ static bool lists(const char *text, uint32_t task)
 	return found;
 }
 
-/* J by its own number or by its array's. */
+/* J by its own number, by its array's, or by that of its heterogeneous job. */
 static bool same_job(const struct cli_job_id *id, const Mu__JobRow *j)
 {
 	if (id->has_component)
-		return false;
+		return id->job == j->het_job && id->component == j->het_offset;
 	if (id->has_task)
 		return j->array_job && id->job == j->array_job;
-	return id->job == j->id || (j->array_job && id->job == j->array_job);
+	return id->job == j->id || (j->array_job && id->job == j->array_job) ||
+	       (j->het_job && id->job == j->het_job);
 }
 
 static Mu__JobRow *narrowed(struct mu_arena *arena, Mu__JobRow *j, const struct mu_tasks *tasks,
@@ -257,6 +265,37 @@ Mu__ArrayTasks *cli_array_tasks(struct mu_arena *arena, const Mu__JobRow *j)
 Mu__ArrayTasks *cli_array_some(struct mu_arena *arena, const struct cli_job_id *id)
 {
 	return new_tasks(arena, id->job, id->tasks);
+}
+
+void cli_job_het_set(const Mu__JobRow *j, struct mu_buf *out)
+{
+	if (j->het_job)
+		mu_buf_printf(out, "%u-%u", j->het_job, j->het_job + j->het_count - 1);
+}
+
+int cli_component(struct cli *c, const struct cli_job_id *id, uint32_t *ret, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **rows;
+	size_t count;
+	int rc;
+
+	*ret = id->job;
+	if (!id->has_component)
+		return 0;
+	ask.has_what = ask.has_slim = ask.slim = 1;
+	ask.what = MU__WHAT__WHAT_ACCT;
+	cli_filter_id(c, &ask, id);
+	rc = cli_query_all(c, &ask, &mu__hist_row__descriptor, &rows, &count, err);
+	for (size_t i = 0; i < count && !rc; i++) {
+		const Mu__JobRow *j = ((Mu__HistRow *)rows[i])->job;
+
+		if (j && same_job(id, j)) {
+			*ret = j->id;
+			return 0;
+		}
+	}
+	return rc && rc != MU_EJOBID ? rc : mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
 }
 
 const char *cli_job_output(const Mu__JobRow *j)

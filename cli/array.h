@@ -6,13 +6,17 @@
 #include "cli/cli.h"
 #include "proto/rows.pb-c.h"
 
-/* "12", "12_3", "12_[4-9%2]". A list longer than 64 characters is cut, with "..." at its end;
+/* "12", "12_3", "12_[4-9%2]", "12+1" for a component of a heterogeneous job. A list longer than 64 characters is cut, with "..." at its end;
  * SLURM_BITSTR_LEN sets another length, 0 none. */
 void cli_job_name(const Mu__JobRow *j, struct mu_buf *out);
 /* "3" or "4-9%2"; "" outside arrays. */
 void cli_job_tasks(const Mu__JobRow *j, struct mu_buf *out);
-/* "ArrayJobId=12 ArrayTaskId=4-9 ArrayTaskThrottle=2 " as scontrol shows them; nothing outside arrays. */
+/* "ArrayJobId=12 ArrayTaskId=4-9 ArrayTaskThrottle=2 ", "HetJobId=12 HetJobOffset=1 " as scontrol shows them;
+ * nothing of other jobs. */
 void cli_job_array_fields(const Mu__JobRow *j, struct mu_buf *out);
+void cli_job_het_set(const Mu__JobRow *j, struct mu_buf *out); /* "12-14"; "" of other jobs */
+/* The number of the job that ID names: of 12+1 the component's own, which is asked for. 0, or MU_EJOBID. */
+int cli_component(struct cli *c, const struct cli_job_id *id, uint32_t *ret, struct mu_err *err);
 uint32_t cli_job_family(const Mu__JobRow *j); /* the array's id, else its own */
 uint32_t cli_job_first_task(const Mu__JobRow *j);
 /* Order of listings: by array, task, id. */

@@ -419,6 +419,27 @@ GET(job_id)
 {
 	cli_job_name(c->job, out);
 }
+GET(het_job)
+{
+	if (c->job->het_job)
+		mu_buf_printf(out, "%u", c->job->het_job);
+	else
+		mu_buf_str(out, "N/A");
+}
+GET(het_offset)
+{
+	if (c->job->het_job)
+		mu_buf_printf(out, "%u", c->job->het_offset);
+	else
+		mu_buf_str(out, "N/A");
+}
+GET(het_set)
+{
+	if (c->job->het_job)
+		cli_job_het_set(c->job, out);
+	else
+		mu_buf_str(out, "N/A");
+}
 GET(array_job)
 {
 	mu_buf_printf(out, "%u", cli_job_family(c->job));

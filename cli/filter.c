@@ -31,6 +31,13 @@ void cli_filter_job(struct cli *c, Mu__Query *query, uint32_t id)
 	add_u32(c, &query->job, &query->n_job, id);
 }
 
+void cli_filter_id(struct cli *c, Mu__Query *query, const struct cli_job_id *id)
+{
+	cli_filter_job(c, query, id->job);
+	if (id->has_component)
+		cli_filter_job(c, query, id->job + id->component);
+}
+
 static int add_users(struct cli *c, const char *list, Mu__Query *query, struct mu_err *err)
 {
 	size_t count;

@@ -9,6 +9,8 @@
 int cli_filter_query(struct cli *c, const struct cli_args *args, Mu__Query *query, struct mu_err *err);
 /* Adds ID to QUERY->job. */
 void cli_filter_job(struct cli *c, Mu__Query *query, uint32_t id);
+/* Adds the job that ID names: of 12+1 the first component and, as ids of components follow one another, it. */
+void cli_filter_id(struct cli *c, Mu__Query *query, const struct cli_job_id *id);
 /* Adds STATES ("PD,running", "all") to QUERY->state; "all" leaves it empty. WHAT: the command's word for a
  * mistake. */
 int cli_filter_states(struct cli *c, const char *states, Mu__Query *query, struct mu_err *err);

@@ -1,4 +1,5 @@
 /* cli/life.c: the lives of jobs and nodes, moment by moment, each with its cause and author. */
+#include "cli/array.h"
 #include "cli/life.h"
 
 #include <inttypes.h>
@@ -81,6 +82,14 @@ int life_id(struct cli *c, const char *word, bool alone, uint32_t *ret)
 
 	if (cli_job_id_parse(&c->arena, word, &id, NULL)) {
 		cli_error(c, "Invalid job id specified: %s", word);
+		return 1;
+	}
+	if (id.has_component) {
+		struct mu_err err = {0};
+
+		if (cli_component(c, &id, ret, &err) == 0)
+			return 0;
+		cli_error(c, "%s: %s", word, err.text);
 		return 1;
 	}
 	return life_task(c, &id, alone, ret);

@@ -262,9 +262,13 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	json_triple(j, "array_task_id", job->has_array_task, false, job->array_task);
 	json_triple(j, "array_max_tasks", true, false, job->array_throttle);
 	array_string(j, "array_task_string", job);
-	json_triple(j, "het_job_id", true, false, 0);
-	json_triple(j, "het_job_offset", true, false, 0);
-	json_text(j, "het_job_id_set", "");
+	struct mu_buf set MU_CLEANUP(mu_buf_free) = {0};
+
+	mu_buf_str(&set, "");
+	cli_job_het_set(job, &set);
+	json_triple(j, "het_job_id", true, false, job->het_job);
+	json_triple(j, "het_job_offset", true, false, job->het_offset);
+	json_text(j, "het_job_id_set", (char *)set.data);
 	state(j, "job_state", job->state);
 	json_text(j, "state_reason", mu_job_reason_word(job->reason));
 	json_text(j, "state_description", job->reason_detail);
@@ -538,6 +542,10 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_object_end(j);
 	json_triple(j, "task_id", job->has_array_task, false, job->array_task);
 	array_string(j, "task", job);
+	json_object_end(j);
+	json_object(j, "het");
+	json_number(j, "job_id", job->het_job);
+	json_triple(j, "job_offset", job->het_job, false, job->het_offset);
 	json_object_end(j);
 	json_text(j, "name", s->name);
 	json_text(j, "account", job->account);

@@ -211,6 +211,20 @@ void cli_args_environment(struct cli_args *args, unsigned command, const char *(
 	}
 }
 
+void cli_args_append(struct cli_args *args, const struct cli_args *from, enum cli_level level, const int *only,
+		     size_t count, struct mu_arena *arena)
+{
+	for (size_t i = 0; i < from->count; i++) {
+		const struct cli_given *g = &from->given[i];
+		bool wanted = count == 0;
+
+		for (size_t k = 0; k < count && !wanted; k++)
+			wanted = g->option->id == only[k];
+		if (wanted && g->level == level)
+			add(args, g->option, g->value, level, arena);
+	}
+}
+
 void cli_args_order(struct cli_args *args)
 {
 	/* Insertion keeps equal levels in order; the list is short and nearly sorted. */
@@ -394,15 +408,6 @@ static unsigned count_verbose(const struct cli_args *args)
 	return n;
 }
 
-/* A lone colon ends the options of one component and begins those of the next; srun's stand behind commands. */
-static bool divides(const struct cli_args *args, bool anywhere)
-{
-	for (size_t i = 0; i < args->word_count && (anywhere || i == 0); i++)
-		if (strcmp(args->words[i], ":") == 0)
-			return true;
-	return false;
-}
-
 int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cli_args *ret, int *ret_exit)
 {
 	struct mu_err err = {0};
@@ -418,11 +423,6 @@ int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cl
 	}
 	if (rc) {
 		cli_error(c, "%s", err.text);
-		*ret_exit = 1;
-		return 1;
-	}
-	if (c->command & MU_SUBMITTERS && divides(ret, (c->command & MU_SRUN) != 0)) {
-		cli_error(c, "heterogeneous jobs are not supported: submit one job for each component");
 		*ret_exit = 1;
 		return 1;
 	}

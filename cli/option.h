@@ -41,6 +41,9 @@ int cli_args_words(struct cli_args *args, unsigned command, enum cli_level level
 /* Adds what the environment says (GET: getenv or a test's). */
 void cli_args_environment(struct cli_args *args, unsigned command, const char *(*get)(const char *name),
 			  struct mu_arena *arena);
+/* Adds what FROM has of LEVEL; with COUNT only of the options whose ids are in ONLY. */
+void cli_args_append(struct cli_args *args, const struct cli_args *from, enum cli_level level,
+		     const int *only, size_t count, struct mu_arena *arena);
 /* Stable: weakest level first. Call when all are read. */
 void cli_args_order(struct cli_args *args);
 /* The last and strongest one of ID, or NULL. */

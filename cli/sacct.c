@@ -208,6 +208,51 @@ static int compare_rows(const void *a, const void *b)
 	return (i->attempt > j->attempt) - (i->attempt < j->attempt);
 }
 
+/* --whole-hetjob: 1 yes, -1 no, 0 as the id says. */
+static int whole_hetjob(const struct sacct *s)
+{
+	const char *value = cli_args_value(s->args, OPT_whole_hetjob);
+
+	if (!cli_args_has(s->args, OPT_whole_hetjob))
+		return 0;
+	return value && strcasecmp(value, "no") == 0 ? -1 : 1;
+}
+
+/* Names all components of which one is named. */
+static int widen(struct sacct *s, struct mu_err *err)
+{
+	Mu__Query query = s->query;
+	void **rows;
+	size_t count;
+	int rc = cli_query_all(s->cli, &query, &mu__hist_row__descriptor, &rows, &count, err);
+
+	if (rc)
+		return rc == MU_EJOBID ? 0 : rc;
+	struct cli_job_id *more = mu_arena_alloc(&s->cli->arena, (s->ids + count + 1) * sizeof *more);
+
+	memcpy(more, s->id, s->ids * sizeof *more);
+	for (size_t i = 0, ids = s->ids; i < count; i++) {
+		const Mu__JobRow *j = ((Mu__HistRow *)rows[i])->job;
+
+		if (!j || !j->het_job || !cli_job_named(&s->cli->arena, (Mu__JobRow *)j, s->id, ids))
+			continue;
+		more[s->ids++] = (struct cli_job_id){.job = j->het_job};
+		cli_filter_job(s->cli, &s->query, j->het_job);
+	}
+	s->id = more;
+	return 0;
+}
+
+/* Is J one of those that --whole-hetjob=no leaves out: named by its first component alone? */
+static bool beside_named(const struct sacct *s, const Mu__JobRow *j)
+{
+	bool named = !j->het_job || !s->ids || whole_hetjob(s) >= 0;
+
+	for (size_t i = 0; i < s->ids && !named; i++)
+		named = s->id[i].has_component || s->id[i].job == j->id;
+	return !named;
+}
+
 static int list(struct sacct *s)
 {
 	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
@@ -216,8 +261,12 @@ static int list(struct sacct *s)
 	void **rows;
 	size_t count;
 	bool json = cli_args_has(s->args, OPT_json), scripts = cli_args_has(s->args, OPT_batch_script);
-	int rc = 0;
+	int rc = s->ids && whole_hetjob(s) > 0 ? widen(s, &err) : 0;
 
+	if (rc) {
+		cli_error(s->cli, "%s", err.text);
+		return 1;
+	}
 	if (cli_query_all(s->cli, &s->query, &mu__hist_row__descriptor, &rows, &count, &err)) {
 		/* An id that nobody knows is an empty list here. */
 		if (err.code != MU_EJOBID) {
@@ -244,7 +293,7 @@ static int list(struct sacct *s)
 		    next->job->attempt > row->job->attempt)
 			continue;
 		row->job = cli_job_named(&s->cli->arena, row->job, s->id, s->ids);
-		if (!row->job)
+		if (!row->job || beside_named(s, row->job))
 			continue;
 		if (json)
 			cli_model_history(&model.json, s->cli, row);
@@ -286,7 +335,7 @@ static int read_ids(struct sacct *s, const char *text, struct mu_err *err)
 	for (size_t i = 0; i < count; i++) {
 		if (cli_job_id_parse(&s->cli->arena, words[i], &s->id[s->ids], NULL))
 			return mu_fail(err, MU_EINVAL, "Invalid job id specified: %s", words[i]);
-		cli_filter_job(s->cli, &s->query, s->id[s->ids++].job);
+		cli_filter_id(s->cli, &s->query, &s->id[s->ids++]);
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/allocate.h"
+#include "cli/het.h"
 #include "cli/spec.h"
 #include "proto/layout/layout.h"
 #include "proto/states.h"
@@ -22,6 +23,8 @@ struct salloc {
 	struct cli *cli;
 	const struct cli_args *args;
 	const Mu__JobSpec *spec;
+	size_t components; /* of a heterogeneous job; else 1 */
+	struct cli_job *component; /* those behind the first, once they run */
 	struct cli_allocation a;
 	char **command;
 	bool terminal; /* the command gets it */
@@ -97,6 +100,43 @@ static void put_variables(struct salloc *s)
 		put_number(s, "SLURM_JOB_END_TIME", row->start_usec / 1000000 + row->time_limit_sec);
 }
 
+static void put_variable(void *arg, const char *name, const char *value)
+{
+	put(name, value);
+}
+
+static void put_components(struct salloc *s)
+{
+	struct mu_arena *arena = &s->cli->arena;
+
+	if (s->components < 2)
+		return;
+	put_number(s, "SLURM_HET_SIZE", (int64_t)s->components);
+	for (uint32_t k = 0; k < s->components; k++) {
+		const Mu__JobRow *row = k ? s->component[k - 1].row : s->a.job.row;
+
+		if (row)
+			mu_het_variables(cli_het_component(row, arena), k, arena, put_variable, s);
+	}
+}
+
+/* They run, as the first does: where. */
+static void ask_components(struct salloc *s)
+{
+	s->component = mu_arena_alloc(&s->cli->arena, s->components * sizeof *s->component);
+	for (size_t k = 1; k < s->components; k++) {
+		struct cli_job *j = &s->component[k - 1];
+		struct mu_err err = {0};
+
+		*j = (struct cli_job){.job = s->a.job.job + (uint32_t)k};
+		if (cli_job_ask(s->cli, j, 2, 0, &err))
+			cli_error(s->cli, "job %u+%zu: %s", s->a.job.job, k, err.text);
+		else if (!s->cli->quiet)
+			cli_say(s->cli, "Nodes %s are ready for job",
+				j->row->node_list ? j->row->node_list : "");
+	}
+}
+
 /* ---- the command ---- */
 
 static const char *base(const char *path)
@@ -129,6 +169,7 @@ static void run_child(struct salloc *s)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	put_variables(s);
+	put_components(s);
 	execvp(s->command[0], s->command);
 	cli_error(s->cli, "%s: %s", s->command[0], strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
@@ -248,6 +289,7 @@ static int work(struct salloc *s, bool shell)
 
 	if (!s->cli->quiet)
 		cli_say(s->cli, "Nodes %s are ready for job", row->node_list ? row->node_list : "");
+	ask_components(s);
 	if (cli_args_has(s->args, OPT_no_shell))
 		return 0;
 	if (cli_args_has(s->args, OPT_bell) && !cli_args_has(s->args, OPT_no_bell) && isatty(STDOUT_FILENO))
@@ -267,33 +309,43 @@ static int work(struct salloc *s, bool shell)
 int cli_salloc(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
-	struct salloc s = {.cli = c, .args = &args};
-	Mu__JobSpec spec = MU__JOB_SPEC__INIT;
+	struct salloc s = {.cli = c};
+	struct cli_part *parts;
 	struct mu_err err = {0};
 	static char *shell[3];
+	size_t count;
 	int rc;
 
 	if (cli_begin(c, argc, argv, true, &args, &rc))
 		return rc;
 	if (c->verbose)
 		cli_spec_dump(c, &args);
-	if (cli_check_clusters(c, &args, &err) || cli_spec_make(&args, &c->arena, &spec, &err)) {
+	if (cli_parts_split(c, &args, false, &parts, &count, &err) || cli_check_clusters(c, &args, &err) ||
+	    cli_parts_specs(c, parts, count, &err)) {
 		cli_error(c, "%s", err.text);
 		return 1;
 	}
-	cli_spec_nodes(c, &args, &spec);
+	const struct cli_args *first = s.args = &parts[0].args;
+	Mu__JobSpec *spec = &parts[0].spec;
+
 	shell[0] = (char *)user_shell();
 	shell[1] = isatty(STDIN_FILENO) ? (char *)"-i" : NULL;
-	s.command = args.word_count ? args.words : shell;
-	if (!spec.name)
-		spec.name = (char *)(args.word_count ? base(args.words[0]) : "interactive");
-	if (cli_spec_surroundings(c, "salloc", argc, argv, &spec, &err)) {
+	s.command = first->word_count ? first->words : shell;
+	if (!spec->name)
+		spec->name = (char *)(first->word_count ? base(first->words[0]) : "interactive");
+	rc = cli_spec_surroundings(c, "salloc", argc, argv, spec, &err);
+	cli_parts_carry(parts, count);
+	for (size_t i = 1; i < count && !rc; i++)
+		rc = cli_spec_surroundings(c, "salloc", argc, argv, &parts[i].spec, &err);
+	if (rc) {
 		cli_error(c, "Job submit/allocate failed: %s", err.text);
 		return 1;
 	}
-	s.spec = &spec;
-	if (cli_allocate(c, &args, &spec, !cli_args_has(&args, OPT_no_shell), &s.a, &rc) == 0)
-		rc = work(&s, !args.word_count);
+	s.spec = spec;
+	s.components = count;
+	if (cli_allocate(c, first, spec, cli_parts_others(c, parts, count), count - 1,
+			 !cli_args_has(first, OPT_no_shell), &s.a, &rc) == 0)
+		rc = work(&s, !first->word_count);
 	cli_allocation_done(&s.a);
 	return rc;
 }

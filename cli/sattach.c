@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/spec.h"
 #include "cli/srun.h"
 #include "proto/hostlist.h"
@@ -32,7 +33,7 @@ static int ask(struct srun *s, const struct cli_door *door, uint32_t step, bool 
 
 static void keep(struct srun *s, int fd, struct stream_reader reader, const char *node)
 {
-	s->conn[s->conns++] = (struct srun_conn){.fd = fd, .node = node, .reader = reader};
+	s->conn[s->conns++] = (struct srun_conn){.fd = fd, .of = s, .node = node, .reader = reader};
 }
 
 /* A connection to each node of the step. */
@@ -111,7 +112,7 @@ static int check(const struct srun *s, struct mu_err *err)
 int cli_sattach(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
-	struct srun s = {.cli = c, .args = &args, .manager = -1, .joins = true};
+	struct srun s = {.cli = c, .args = &args, .manager = -1, .joins = true, .usage = MU__USAGE__INIT};
 	struct cli_job_id id = {0};
 	struct mu_err err = {0};
 	int rc;
@@ -121,9 +122,10 @@ int cli_sattach(struct cli *c, int argc, char **argv)
 	rc = check(&s, &err);
 	if (!rc)
 		rc = cli_job_id_parse(&c->arena, args.words[0], &id, &err);
-	if (!rc && (!id.has_step || id.has_task || id.has_component))
+	if (!rc && (!id.has_step || id.has_task))
 		rc = mu_fail(&err, MU_EINVAL, "Invalid job step id: %s", args.words[0]);
-	s.job.job = id.job;
+	if (!rc)
+		rc = cli_component(c, &id, &s.job.job, &err);
 	if (!rc)
 		rc = cli_conf_read(&c->arena, &c->conf, &err);
 	if (!rc)

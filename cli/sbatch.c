@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/allocate.h"
+#include "cli/het.h"
 #include "cli/muster.h"
 #include "cli/spec.h"
 #include "proto/base/hash.h"
@@ -317,8 +318,10 @@ static int wait_for(struct cli *c, uint32_t job)
 	}
 }
 
-static int submit(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, const struct script *s)
+static int submit(struct cli *c, const struct cli_args *args, struct cli_part *parts, size_t count,
+		  const struct script *s)
 {
+	Mu__JobSpec *spec = &parts[0].spec;
 	struct mu_buf env MU_CLEANUP(mu_buf_free) = {0};
 	Mu__Request request = MU__REQUEST__INIT;
 	Mu__SubmitAsk ask = MU__SUBMIT_ASK__INIT;
@@ -335,6 +338,8 @@ static int submit(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec,
 	blobs[0] = blob_of(&c->arena, s->text, s->len, &spec->script_hash);
 	blobs[1] = blob_of(&c->arena, env.data ? (void *)env.data : "", env.len, &spec->env_hash);
 	ask.spec = spec;
+	ask.component = cli_parts_others(c, parts, count);
+	ask.n_component = count - 1;
 	ask.blob = blobs;
 	ask.n_blob = 2;
 	ask.has_test_only = ask.test_only = test_only;
@@ -383,38 +388,69 @@ static int fail(const struct cli *c, const struct mu_err *err)
 	return err->code == MU_ESYNTAX && strstr(err->text, "option") ? CLI_EXIT_USAGE_SUBMIT : 1;
 }
 
+/* The options of every component: of the line, of the script's part for it, of the environment. --wrap's text
+ * holds no directives of its own. */
+static int read_parts(struct cli *c, const struct script *script, bool wrapped, struct cli_part *parts,
+		      size_t *count, struct mu_err *err)
+{
+	size_t in_script = 1;
+
+	for (size_t i = 0; i < *count || (!wrapped && i < in_script); i++) {
+		int rc = i == *count ? cli_parts_add(c, parts, count, err) : 0;
+
+		if (!rc && !wrapped)
+			rc = cli_script_options(script->text, script->len, &parts[i].args, i, &in_script,
+						&c->arena, err);
+		if (rc)
+			return rc;
+		cli_args_order(&parts[i].args);
+	}
+	return 0;
+}
+
 int cli_sbatch(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
 	struct script script = {0};
-	Mu__JobSpec spec = MU__JOB_SPEC__INIT;
+	struct cli_part *parts;
 	struct mu_err err = {0};
-	size_t words;
+	size_t words, count;
 	int rc;
 
 	if (cli_begin(c, argc, argv, true, &args, &rc))
 		return rc;
-	words = args.word_count;
-	if (read_script(&c->arena, &args, &script, &err) || cli_script_check(script.text, script.len, &err))
+	if (cli_parts_split(c, &args, false, &parts, &count, &err))
 		return fail(c, &err);
-	/* --wrap's text holds no directives of its own. */
-	if (!cli_args_has(&args, OPT_wrap) &&
-	    cli_script_options(script.text, script.len, &args, &c->arena, &err))
+	struct cli_args *first = &parts[0].args;
+
+	/* Those that say what sbatch is to do may stand behind any colon. */
+	static const int own[] = {OPT_wrap,  OPT_parsable, OPT_wait,	    OPT_test_only,
+				  OPT_quiet, OPT_clusters, OPT_export_file, OPT_receipt};
+
+	for (size_t i = 1; i < count; i++)
+		cli_args_append(first, &parts[i].args, CLI_LINE, own, sizeof own / sizeof *own, &c->arena);
+	c->quiet = c->quiet || cli_args_has(first, OPT_quiet);
+	words = first->word_count;
+	if (read_script(&c->arena, first, &script, &err) || cli_script_check(script.text, script.len, &err))
 		return fail(c, &err);
-	args.word_count = words;
-	cli_args_order(&args);
+	if (read_parts(c, &script, cli_args_has(first, OPT_wrap), parts, &count, &err))
+		return fail(c, &err);
+	first->word_count = words;
 	if (c->verbose)
-		cli_spec_dump(c, &args);
-	if (cli_check_clusters(c, &args, &err) || cli_spec_make(&args, &c->arena, &spec, &err))
+		cli_spec_dump(c, first);
+	if (cli_check_clusters(c, first, &err) || cli_parts_specs(c, parts, count, &err))
 		return fail(c, &err);
-	cli_spec_nodes(c, &args, &spec);
-	if (spec.nice < 0 && getuid() != 0) {
+	if (parts[0].spec.nice < 0 && getuid() != 0) {
 		cli_error(c, "Nice value must be non-negative, value ignored");
-		spec.nice = 0;
+		parts[0].spec.nice = 0;
 	}
-	if (add_surroundings(c, &args, &script, argc, argv, &spec, &err)) {
-		refused(c, &spec, err.code, err.text, false);
+	rc = add_surroundings(c, first, &script, argc, argv, &parts[0].spec, &err);
+	cli_parts_carry(parts, count);
+	for (size_t i = 1; i < count && !rc; i++)
+		rc = cli_spec_surroundings(c, "sbatch", argc, argv, &parts[i].spec, &err);
+	if (rc) {
+		refused(c, &parts[0].spec, err.code, err.text, false);
 		return 1;
 	}
-	return submit(c, &args, &spec, &script);
+	return submit(c, first, parts, count, &script);
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/door.h"
 #include "cli/option.h"
 #include "cli/spec.h"
@@ -54,7 +55,8 @@ static int find_job(struct cli *c, const struct cli_args *args, struct cli_job *
 		return mu_fail(err, MU_EINVAL, "Command only valid from within SLURM job");
 	if (cli_job_id_parse(&c->arena, word, &id, err))
 		return MU_EINVAL;
-	ret->job = id.job;
+	if (cli_component(c, &id, &ret->job, err))
+		return err->code;
 	return cli_job_ask(c, ret, 2, 0, err);
 }
 

@@ -279,18 +279,20 @@ static void by_ids(struct scancel *s)
 	for (size_t i = 0; i < s->ids; i++) {
 		const struct cli_job_id *id = &s->id[i];
 
-		/* There are no components here: such an id names nothing. */
-		if (id->has_component) {
-			complain(s, id->job, false, 0, MU_EJOBID, NULL);
+		struct mu_err err = {0};
+		uint32_t job;
+
+		if (cli_component(s->cli, id, &job, &err)) {
+			complain(s, id->job, false, 0, err.code, err.text);
 			continue;
 		}
-		announce(s, id->job, id->has_step, id->step);
+		announce(s, job, id->has_step, id->step);
 		if (id->has_step)
-			send_step(s, id->job, id->step);
+			send_step(s, job, id->step);
 		else if (id->has_task)
 			v.some[v.n_some++] = cli_array_some(&s->cli->arena, id);
 		else
-			v.job[v.count++] = id->job;
+			v.job[v.count++] = job;
 	}
 	send_kill(s, &v, false, 0);
 }
@@ -320,7 +322,7 @@ static int read_words(struct scancel *s, struct mu_err *err)
 		for (size_t k = 0; k < count; k++) {
 			if (cli_job_id_parse(&s->cli->arena, words[k], &s->id[s->ids], err))
 				return err->code;
-			cli_filter_job(s->cli, &s->query, s->id[s->ids++].job);
+			cli_filter_id(s->cli, &s->query, &s->id[s->ids++]);
 			open++;
 		}
 		total += open;

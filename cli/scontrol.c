@@ -205,13 +205,13 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 	jobs = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *jobs);
 	some = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *some);
 	for (size_t i = 0; i < ids; i++) {
-		if (id[i].has_component) {
-			job_failed(s, verb, id[i].job, MU_EJOBID, NULL);
+		if (cli_component(s->cli, &id[i], &jobs[kept], &err)) {
+			job_failed(s, verb, id[i].job, err.code, NULL);
 			rc = 1;
 		} else if (id[i].has_task) {
 			some[n_some++] = cli_array_some(&s->cli->arena, &id[i]);
 		} else {
-			jobs[kept++] = id[i].job;
+			kept++;
 		}
 	}
 	if (kept + n_some > IDS_MAX) {
@@ -470,7 +470,8 @@ static int wait_job(struct scontrol *s, char **words, size_t count)
 	struct cli_job_id id;
 	struct mu_err err = {0};
 
-	if (!count || cli_job_id_parse(&s->cli->arena, words[0], &id, &err)) {
+	if (!count || cli_job_id_parse(&s->cli->arena, words[0], &id, &err) ||
+	    cli_component(s->cli, &id, &id.job, &err)) {
 		cli_error(s->cli, "%s", count ? err.text : "too few arguments for keyword:wait_job");
 		return 1;
 	}

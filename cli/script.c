@@ -78,7 +78,8 @@ int cli_script_words(const char *text, size_t len, struct mu_arena *arena, char 
 	return 0;
 }
 
-static int one_directive(const char *text, size_t len, size_t line, struct cli_args *args,
+/* *RET_NEXT: the directives of the next component follow. */
+static int one_directive(const char *text, size_t len, size_t line, struct cli_args *args, bool *ret_next,
 			 struct mu_arena *arena, struct mu_err *err)
 {
 	char **words;
@@ -87,11 +88,9 @@ static int one_directive(const char *text, size_t len, size_t line, struct cli_a
 
 	if (rc)
 		return mu_wrap(err, "script line %zu", line);
-	if (count == 1 && (strcmp(words[0], "hetjob") == 0 || strcmp(words[0], "packjob") == 0))
-		return mu_fail(err, MU_EDISABLED,
-			       "script line %zu: heterogeneous jobs are not supported: submit one job for "
-			       "each component",
-			       line);
+	*ret_next = count == 1 && (strcmp(words[0], "hetjob") == 0 || strcmp(words[0], "packjob") == 0);
+	if (*ret_next)
+		return 0;
 	rc = cli_args_words(args, MU_SBATCH, CLI_SCRIPT, words, count, false, arena, err);
 	if (rc)
 		return rc;
@@ -101,10 +100,11 @@ static int one_directive(const char *text, size_t len, size_t line, struct cli_a
 	return 0;
 }
 
-int cli_script_options(const char *text, size_t len, struct cli_args *args, struct mu_arena *arena,
-		       struct mu_err *err)
+int cli_script_options(const char *text, size_t len, struct cli_args *args, size_t component,
+		       size_t *ret_components, struct mu_arena *arena, struct mu_err *err)
 {
-	size_t line = 0;
+	struct cli_args others = {0};
+	size_t line = 0, at_component = 0;
 
 	for (size_t at = 0; at < len;) {
 		const char *p = text + at, *newline = memchr(p, '\n', len - at);
@@ -113,10 +113,12 @@ int cli_script_options(const char *text, size_t len, struct cli_args *args, stru
 		at += n + 1;
 		line++;
 		if (n >= 7 && memcmp(p, "#SBATCH", 7) == 0) {
-			int rc = one_directive(p + 7, n - 7, line, args, arena, err);
+			bool mine = at_component == component, next;
+			int rc = one_directive(p + 7, n - 7, line, mine ? args : &others, &next, arena, err);
 
 			if (rc)
 				return rc;
+			at_component += next;
 			continue;
 		}
 		while (skip < n && is_blank(p[skip]))
@@ -124,5 +126,6 @@ int cli_script_options(const char *text, size_t len, struct cli_args *args, stru
 		if (skip < n && p[skip] != '#')
 			break; /* the first command */
 	}
+	*ret_components = at_component + 1;
 	return 0;
 }

@@ -34,6 +34,11 @@ static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s
 	cli_job_array_fields(j, o);
 	mu_buf_printf(o, "JobName=%s", or_empty(s->name));
 	line(r);
+	if (j->het_job) {
+		mu_buf_str(o, "HetJobIdSet=");
+		cli_job_het_set(j, o);
+		line(r);
+	}
 	mu_buf_printf(o, "UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A", or_empty(j->user), j->uid,
 		      or_empty(j->group), j->gid);
 	line(r);
@@ -334,11 +339,8 @@ int scontrol_load_jobs(struct scontrol *s, const struct cli_job_id *id, size_t i
 	ask.what = MU__WHAT__WHAT_JOBS;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < ids; i++) {
-		if (id[i].has_component)
-			return mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
-		cli_filter_job(s->cli, &ask, id[i].job);
-	}
+	for (size_t i = 0; i < ids; i++)
+		cli_filter_id(s->cli, &ask, &id[i]);
 	rc = cli_query_all(s->cli, &ask, &mu__job_row__descriptor, &rows, ret_count, err);
 	for (size_t i = 0; i < (rc ? 0 : *ret_count); i++) {
 		rows[kept] = cli_job_named(&s->cli->arena, rows[i], id, ids);

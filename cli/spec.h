@@ -34,9 +34,10 @@ enum { CLI_SCRIPT_MAX = 4 << 20 };
 /* Checks a script: #! first, no DOS line ends, no NUL bytes, not empty. 0, or MU_ESCRIPT with up to three
  * lines in ERR divided by \n. */
 int cli_script_check(const char *text, size_t len, struct mu_err *err);
-/* Reads the #SBATCH lines before the first command into ARGS at level CLI_SCRIPT. */
-int cli_script_options(const char *text, size_t len, struct cli_args *args, struct mu_arena *arena,
-		       struct mu_err *err);
+/* Reads the #SBATCH lines before the first command into ARGS at level CLI_SCRIPT: those of COMPONENT, from 0.
+ * #SBATCH hetjob begins the next one; RET_COMPONENTS: how many there are. */
+int cli_script_options(const char *text, size_t len, struct cli_args *args, size_t component,
+		       size_t *ret_components, struct mu_arena *arena, struct mu_err *err);
 /* Words of one directive's rest: quotes undone, an unquoted # ends it. 0 or MU_ESYNTAX (a quote that does not
  * end). */
 int cli_script_words(const char *text, size_t len, struct mu_arena *arena, char ***ret, size_t *ret_count,

@@ -144,7 +144,7 @@ static int read_query(struct cli *c, const struct cli_args *args, Mu__Query *ask
 			struct cli_job_id id;
 			if (cli_job_id_parse(&c->arena, ids[k], &id, err))
 				return MU_EINVAL;
-			cli_filter_job(c, ask, id.job);
+			cli_filter_id(c, ask, &id);
 		}
 	}
 	if (parts)

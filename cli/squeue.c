@@ -475,7 +475,7 @@ static int read_ids(struct squeue *q, const char *list, struct mu_err *err)
 
 		if (rc)
 			return mu_fail(err, MU_EINVAL, "Invalid job id: %s", words[i]);
-		cli_filter_job(q->cli, &q->query, q->id[q->ids++].job);
+		cli_filter_id(q->cli, &q->query, &q->id[q->ids++]);
 	}
 	return 0;
 }

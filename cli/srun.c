@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/spec.h"
+#include "proto/het.h"
 #include "proto/hostlist.h"
 #include "proto/layout/near.h"
 #include "proto/multiprog.h"
@@ -334,7 +335,7 @@ static int fill_binding(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spe
 	return rc;
 }
 
-static int fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int argc, char **argv,
+int srun_fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int argc, char **argv,
 		    struct mu_err *err)
 {
 	const struct cli_args *args = s->args;
@@ -426,8 +427,8 @@ void srun_hang_up(struct srun *s)
 	s->manager_reader = (struct stream_reader){0};
 }
 
-static int send_ask(struct srun *s, const Mu__StepAsk *ask, const struct cli_door *door, int *ret_fd,
-		    struct stream_reader *ret_reader, Mu__StepGranted **ret, struct mu_err *err)
+int srun_send_ask(struct srun *s, const Mu__StepAsk *ask, const struct cli_door *door, int *ret_fd,
+		  struct stream_reader *ret_reader, Mu__StepGranted **ret, struct mu_err *err)
 {
 	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
 
@@ -436,17 +437,17 @@ static int send_ask(struct srun *s, const Mu__StepAsk *ask, const struct cli_doo
 			    ret_fd, ret_reader, ret, err);
 }
 
-static void add_conn(struct srun *s, int fd, struct stream_reader reader, const char *node)
+static void add_conn(struct srun *s, struct srun *of, int fd, struct stream_reader reader, const char *node)
 {
-	s->conn[s->conns++] = (struct srun_conn){.fd = fd, .node = node, .reader = reader};
+	s->conn[s->conns++] = (struct srun_conn){.fd = fd, .of = of, .node = node, .reader = reader};
 }
 
 /* Starts one node's part. A node that has not heard of the job yet is asked again. */
-static int ask_part(struct srun *s, const Mu__StepAsk *ask, size_t index, struct mu_err *err)
+int srun_start_part(struct srun *s, struct srun *into, const Mu__StepAsk *ask, Mu__StepPart *part,
+		    const Mu__StepWhole *step, uint32_t node_index, struct mu_err *err)
 {
 	Mu__StepAsk one = *ask;
-	Mu__StepWhole whole = *s->granted->whole;
-	const Mu__StepPart *part = s->granted->part[index];
+	Mu__StepWhole whole = *step;
 	const struct cli_door door = {part->node, part->addr && *part->addr ? part->addr : part->node,
 				      part->port};
 	struct stream_reader reader = {0};
@@ -454,20 +455,20 @@ static int ask_part(struct srun *s, const Mu__StepAsk *ask, size_t index, struct
 	int fd = -1, rc = 0;
 
 	whole.has_node_index = 1;
-	whole.node_index = (uint32_t)index;
-	one.part = s->granted->part[index];
+	whole.node_index = node_index;
+	one.part = part;
 	one.whole = &whole;
 	if (!cli_door_local(s->cli, part->node) && !s->job.has_key &&
 	    (rc = cli_job_ask(s->cli, &s->job, 2, 0, err)))
 		return rc;
 	for (int tries = 0; tries < PART_TRIES; tries++) {
-		rc = send_ask(s, &one, &door, &fd, &reader, &granted, err);
+		rc = srun_send_ask(s, &one, &door, &fd, &reader, &granted, err);
 		if (rc != MU_EJOBID)
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = PART_PAUSE_MSEC * 1000000L}, NULL);
 	}
 	if (rc == 0)
-		add_conn(s, fd, reader, part->node);
+		add_conn(into, s, fd, reader, part->node);
 	return rc;
 }
 
@@ -475,28 +476,41 @@ static int ask_part(struct srun *s, const Mu__StepAsk *ask, size_t index, struct
 static int ask_once(struct srun *s, const Mu__StepAsk *ask, struct mu_err *err)
 {
 	struct stream_reader reader = {0};
-	int fd = -1, rc = send_ask(s, ask, &s->job.first, &fd, &reader, &s->granted, err);
+	int fd = -1, rc = srun_send_ask(s, ask, &s->job.first, &fd, &reader, &s->granted, err);
 
 	if (rc)
 		return rc;
 	s->conn = mu_arena_alloc(&s->cli->arena, (s->granted->n_part + 1) * sizeof *s->conn);
 	if (!s->granted->n_part || !s->granted->whole) {
-		add_conn(s, fd, reader, s->granted->n_node ? s->granted->node[0] : s->job.first.node);
+		add_conn(s, s, fd, reader, s->granted->n_node ? s->granted->node[0] : s->job.first.node);
 		return 0;
 	}
 	s->manager = fd;
 	s->manager_reader = reader;
 	for (size_t i = 0; i < s->granted->n_part && rc == 0; i++)
-		rc = ask_part(s, ask, i, err);
+		rc = srun_start_part(s, s, ask, s->granted->part[i], s->granted->whole, (uint32_t)i, err);
 	if (rc)
 		srun_hang_up(s);
 	return rc;
 }
 
+bool srun_wait(struct srun *s, const Mu__StepAsk *ask, struct srun_patience *p)
+{
+	if (ask->immediate)
+		return false;
+	if (!p->told && !s->cli->quiet)
+		cli_say(s->cli, "Job %u step creation temporarily disabled, retrying (%s)", s->job.job,
+			mu_strerror(MU_ENODEBUSY));
+	p->told = true;
+	p->msec = p->msec ? p->msec : RETRY_FIRST_MSEC;
+	nanosleep(&(struct timespec){.tv_sec = p->msec / 1000, .tv_nsec = p->msec % 1000 * 1000000L}, NULL);
+	p->msec = p->msec * 2 < RETRY_LAST_MSEC ? p->msec * 2 : RETRY_LAST_MSEC;
+	return true;
+}
+
 static int ask_until_granted(struct srun *s, const Mu__StepAsk *ask, struct mu_err *err)
 {
-	unsigned msec = RETRY_FIRST_MSEC;
-	bool told = false;
+	struct srun_patience patience = {0};
 
 	for (;;) {
 		int rc = ask_once(s, ask, err);
@@ -504,19 +518,13 @@ static int ask_until_granted(struct srun *s, const Mu__StepAsk *ask, struct mu_e
 		if (rc < 0)
 			return rc;
 		if (rc == 0) {
-			if (told && !s->cli->quiet)
+			if (patience.told && !s->cli->quiet)
 				cli_say(s->cli, "Step created for StepId=%u.%u", s->job.job,
 					s->granted->step);
 			return 0;
 		}
-		if (ask->immediate)
+		if (!srun_wait(s, ask, &patience))
 			return mu_fail(err, MU_ENODEBUSY, "%s", mu_strerror(MU_ENODEBUSY));
-		if (!told && !s->cli->quiet)
-			cli_say(s->cli, "Job %u step creation temporarily disabled, retrying (%s)",
-				s->job.job, mu_strerror(MU_ENODEBUSY));
-		told = true;
-		nanosleep(&(struct timespec){.tv_sec = msec / 1000, .tv_nsec = msec % 1000 * 1000000L}, NULL);
-		msec = msec * 2 < RETRY_LAST_MSEC ? msec * 2 : RETRY_LAST_MSEC;
 	}
 }
 
@@ -687,24 +695,15 @@ static int broadcast(struct srun *s)
 	return 0;
 }
 
-/* Runs the step in s->job and gives srun's exit code. */
-static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **argv)
+int srun_run(struct srun *s, int (*start)(void *arg, struct mu_err *err), void *arg)
 {
-	Mu__StepAsk ask = MU__STEP_ASK__INIT;
 	struct mu_err err = {0};
-	int rc;
+	int rc = cli_job_door(s->cli, &s->job, &err);
 
-	if (broadcast(s))
-		return 1;
-	if (fill_ask(s, &ask, spec, argc, argv, &err)) {
-		cli_error(s->cli, "%s", err.text);
-		return 1;
-	}
-	rc = cli_job_door(s->cli, &s->job, &err);
 	if (!rc)
 		run_here(s, OPT_prolog, s->cli->conf.srun_prolog, "srun_prolog");
 	if (!rc)
-		rc = ask_until_granted(s, &ask, &err);
+		rc = start(arg, &err);
 	mu_buf_free(&s->environment);
 	if (rc == MU_ECONNECT && s->job.first.node)
 		cli_error(s->cli, "Unable to create step for job %u: the agent of %s does not answer (%s)",
@@ -718,6 +717,50 @@ static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **ar
 	srun_hang_up(s);
 	run_here(s, OPT_epilog, s->cli->conf.srun_epilog, "srun_epilog");
 	return rc;
+}
+
+struct step {
+	struct srun *s;
+	Mu__StepAsk ask;
+};
+
+static int start_step(void *arg, struct mu_err *err)
+{
+	struct step *step = arg;
+
+	return ask_until_granted(step->s, &step->ask, err);
+}
+
+/* Runs the step in s->job and gives srun's exit code. */
+static int run_step(struct srun *s, const Mu__JobSpec *spec, int argc, char **argv)
+{
+	struct step step = {.s = s, .ask = MU__STEP_ASK__INIT};
+	struct mu_err err = {0};
+
+	if (broadcast(s))
+		return 1;
+	if (srun_fill_ask(s, &step.ask, spec, argc, argv, &err)) {
+		cli_error(s->cli, "%s", err.text);
+		return 1;
+	}
+	return srun_run(s, start_step, &step);
+}
+
+/* What admission made of the request is what the step gets. */
+void srun_spec_from_row(Mu__JobSpec *spec, const Mu__JobRow *row)
+{
+	spec->has_ntasks = spec->has_nodes_min = 1;
+	spec->has_nodes_max = 0;
+	spec->nodes_min = row->node_count;
+	spec->ntasks = row->ntasks > spec->nodes_min ? row->ntasks : spec->nodes_min;
+	spec->nodes_required = spec->nodes_excluded = NULL;
+	spec->has_mem_node_mib = spec->has_mem_cpu_mib = 0;
+	spec->mem_node_mib = spec->mem_cpu_mib = 0;
+	spec->n_gres = spec->n_gres_job = spec->n_gres_task = 0;
+	if (spec->cpus_per_gpu) {
+		spec->has_cpus_per_task = 1;
+		spec->cpus_per_task = (row->cpus_total + spec->ntasks - 1) / spec->ntasks;
+	}
 }
 
 /* Its own allocation, of which its step is all that there is. */
@@ -737,21 +780,9 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 	}
 	if (cli_args_has(s->args, OPT_test_only))
 		return cli_allocate_test(s->cli, &job);
-	if (cli_allocate(s->cli, s->args, &job, true, &a, &rc) == 0) {
+	if (cli_allocate(s->cli, s->args, &job, NULL, 0, true, &a, &rc) == 0) {
 		s->job = a.job;
-		/* What admission made of the request is what the step gets. */
-		spec->has_ntasks = spec->has_nodes_min = 1;
-		spec->has_nodes_max = 0;
-		spec->nodes_min = a.job.row->node_count;
-		spec->ntasks = a.job.row->ntasks > spec->nodes_min ? a.job.row->ntasks : spec->nodes_min;
-		spec->nodes_required = spec->nodes_excluded = NULL;
-		spec->has_mem_node_mib = spec->has_mem_cpu_mib = 0;
-		spec->mem_node_mib = spec->mem_cpu_mib = 0;
-		spec->n_gres = spec->n_gres_job = spec->n_gres_task = 0;
-		if (spec->cpus_per_gpu) {
-			spec->has_cpus_per_task = 1;
-			spec->cpus_per_task = (a.job.row->cpus_total + spec->ntasks - 1) / spec->ntasks;
-		}
+		srun_spec_from_row(spec, a.job.row);
 		rc = run_step(s, spec, argc, argv);
 		cli_allocation_release(s->cli, &a, s->signal ? s->signal << 8 : rc);
 	}
@@ -780,10 +811,38 @@ static void tell_task(const struct cli_args *args, int option, const char *name)
 		unsetenv(name);
 }
 
+/* Of variables that tell of components one by one, that of the group. */
+static uint32_t group_asked;
+
+static const char *of_group(const char *name)
+{
+	char text[128];
+
+	if (!getenv("SLURM_HET_SIZE") || !mu_het_variable(name))
+		return group_asked && strcmp(name, "SLURM_NTASKS_PER_NODE") == 0 ? NULL : getenv(name);
+	snprintf(text, sizeof text, "%s_HET_GROUP_%u", name, group_asked);
+	return getenv(text);
+}
+
+int srun_read_group(struct cli *c, const struct cli_args *args, uint32_t group, struct cli_args *ret_args,
+		    Mu__JobSpec *spec, struct mu_err *err)
+{
+	*ret_args = (struct cli_args){.words = args->words, .word_count = args->word_count};
+	group_asked = group;
+	cli_args_environment(ret_args, MU_SRUN, of_group, &c->arena);
+	cli_args_append(ret_args, args, CLI_LINE, NULL, 0, &c->arena);
+	drop_job_variables(ret_args);
+	int rc = cli_spec_make(ret_args, &c->arena, spec, err);
+
+	if (!rc)
+		cli_spec_nodes(c, ret_args, spec);
+	return rc ? rc : cli_spec_step(&c->arena, spec, err);
+}
+
 int cli_srun(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
-	struct srun s = {.cli = c, .args = &args, .manager = -1};
+	struct srun s = {.cli = c, .args = &args, .manager = -1, .usage = MU__USAGE__INIT};
 	Mu__JobSpec spec = MU__JOB_SPEC__INIT;
 	struct mu_err err = {0};
 	int rc;
@@ -803,6 +862,8 @@ int cli_srun(struct cli *c, int argc, char **argv)
 		tell_task(&args, OPT_gpus_per_task, "SLURM_GPUS_PER_TASK");
 		tell_task(&args, OPT_gpu_bind, "SLURM_GPU_BIND");
 	}
+	if (!rc && srun_het(&s, &args, argc, argv, &rc))
+		return rc;
 	if (!rc && s.job.job)
 		drop_job_variables(&args);
 	if (!rc && c->verbose)

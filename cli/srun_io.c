@@ -51,7 +51,6 @@ struct io {
 	unsigned interrupts;
 	int64_t wait_sec;
 	int step_code, step_signal;
-	Mu__Usage usage; /* of all nodes */
 	const char *detail;
 };
 
@@ -89,10 +88,14 @@ static void put_all(struct io *io, int which, const uint8_t *data, size_t len)
 	}
 }
 
-static void put_labelled(struct io *io, int which, uint16_t channel, const uint8_t *data, size_t len)
+/* In a step over components of a heterogeneous job the component's number comes first. */
+static void put_labelled(struct io *io, const struct srun *of, int which, uint16_t channel, const uint8_t *data,
+			 size_t len)
 {
-	char label[16];
-	int n = snprintf(label, sizeof label, "%*u: ", io->label_width, channel);
+	char label[32];
+	int n = io->srun->parts > 1
+		    ? snprintf(label, sizeof label, "%u: %*u: ", of->group, io->label_width, channel)
+		    : snprintf(label, sizeof label, "%*u: ", io->label_width, channel);
 
 	while (len) {
 		const uint8_t *newline = memchr(data, '\n', len);
@@ -119,7 +122,7 @@ static int take_output(struct io *io, struct srun_conn *c, int which, const stru
 	if (io->only[which] != ONLY_ALL && io->only[which] != f->channel)
 		;
 	else if (io->label)
-		put_labelled(io, which, f->channel, f->payload.data, f->payload.len);
+		put_labelled(io, c->of, which, f->channel, f->payload.data, f->payload.len);
 	else
 		put_all(io, which, f->payload.data, f->payload.len);
 	grant = stream_consumed(&c->out, (uint32_t)f->payload.len);
@@ -173,7 +176,7 @@ static void take_step_end(struct io *io, struct srun_conn *c, const struct strea
 	if (m->detail && *m->detail)
 		io->detail = m->detail;
 	if (m->usage)
-		mu_usage_merge(&io->usage, m->usage, c->node, &io->cli->arena);
+		mu_usage_merge(&c->of->usage, m->usage, c->node, &io->cli->arena);
 }
 
 static bool same_end(const struct ended *a, const struct ended *b)
@@ -658,9 +661,8 @@ static void loop(struct io *io)
 }
 
 /* The step manager hears how it ended, and its answer (it hangs up) says that the CPUs are free again. */
-static void tell_manager(struct io *io, int code)
+static void tell_manager(const struct io *io, struct srun *s, int code)
 {
-	struct srun *s = io->srun;
 	Mu__StepEnded m = MU__STEP_ENDED__INIT;
 	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0}, out MU_CLEANUP(mu_buf_free) = {0};
 	struct stream_frame f;
@@ -670,7 +672,7 @@ static void tell_manager(struct io *io, int code)
 	m.has_exit_code = m.has_exit_signal = 1;
 	m.exit_code = code > 128 && io->step_signal ? 0 : code;
 	m.exit_signal = io->step_signal;
-	m.usage = &io->usage;
+	m.usage = &s->usage;
 	mu_pb_pack(&m.base, &body);
 	stream_put(&out, STREAM_STEP_DONE, 0, body.data, body.len);
 	if (stream_write_all(s->manager, out.data, out.len, NULL) == 0)
@@ -679,7 +681,7 @@ static void tell_manager(struct io *io, int code)
 
 int srun_stream(struct srun *s)
 {
-	struct io io = {.srun = s, .cli = s->cli, .usage = MU__USAGE__INIT};
+	struct io io = {.srun = s, .cli = s->cli, };
 	const char *wait = cli_args_value(s->args, OPT_wait_step);
 	uint32_t most;
 	int rc;
@@ -709,7 +711,9 @@ int srun_stream(struct srun *s)
 	loop(&io);
 	give_terminal_back(&io);
 	rc = io.left ? 1 : exit_code(&io);
-	tell_manager(&io, rc > 255 ? 255 : rc);
+	tell_manager(&io, s, rc > 255 ? 255 : rc);
+	for (size_t k = 0; k < s->parts; k++)
+		tell_manager(&io, &s->part[k], rc > 255 ? 255 : rc);
 	if (io.signals >= 0)
 		close(io.signals);
 	return rc > 255 ? 255 : rc;

@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/array.h"
 #include "cli/column.h"
 #include "cli/door.h"
 #include "cli/option.h"
@@ -234,8 +235,10 @@ static int show(struct sstat *s, const char *word)
 	struct mu_err err = {0};
 	bool all = cli_args_has(s->args, OPT_allsteps), found = false;
 	int rc = cli_job_id_parse(&s->cli->arena, word, &id, &err);
-	struct cli_job job = {.job = id.job};
+	struct cli_job job = {0};
 
+	if (!rc)
+		rc = cli_component(s->cli, &id, &job.job, &err);
 	if (!rc)
 		rc = collect(s, &job, &err);
 	if (!rc && s->count)

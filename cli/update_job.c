@@ -309,9 +309,7 @@ static int update_one(struct scontrol *s, Mu__JobUpdate *u, const struct cli_job
 	ask.event = &e;
 	request.ask_case = MU__REQUEST__ASK_EVENT;
 	request.event = &ask;
-	if (id->has_component)
-		mu_fail(&err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
-	else if (!cli_ask_done(s->cli, &request, NULL, &err))
+	if (!cli_component(s->cli, id, &u->job, &err) && !cli_ask_done(s->cli, &request, NULL, &err))
 		return 0;
 	if (err.code == MU_EJOBID)
 		fprintf(stderr, "%s for job %u\n", mu_strerror(err.code), id->job);

@@ -66,7 +66,8 @@ struct agent_attempt *agent_attempt_add(struct agent *a, Mu__AttemptRecord *reco
 	a->attempt_count++;
 	if (!(t->order->batch_host && t->order->spec->batch) && agent_time_left_sec(t))
 		t->deadline_boot_usec = exe_boot_usec() + agent_time_left_sec(t) * 1000000;
-	if (t->order->batch_host && !t->order->spec->batch && !record->claimed)
+	/* Components of a heterogeneous job beside the first end with it. */
+	if (t->order->batch_host && !t->order->spec->batch && !t->order->het_offset && !record->claimed)
 		t->unheld_boot_usec = exe_boot_usec() + AGENT_CLAIM_USEC;
 	plan_warning(t);
 	return t;

@@ -281,13 +281,19 @@ static struct agent_step *step_of(struct agent_attempt *t, uint32_t step, bool l
 	return NULL;
 }
 
-static uint32_t take_number(struct agent_attempt *t)
+/* The number that a step will have: the next one, or the one that it must have in common with its parts in other
+ * components of a heterogeneous job. False where that is given already. */
+static bool next_number(const struct agent_attempt *t, const Mu__StepAsk *ask, uint32_t *ret)
 {
-	uint32_t step = t->record->next_step;
+	*ret = ask->has_step ? ask->step : t->record->next_step;
+	return *ret >= t->record->next_step && *ret < MU_STEP_BATCH;
+}
+
+static void take_number(struct agent_attempt *t, uint32_t step)
+{
 	t->record->has_next_step = 1;
 	t->record->next_step = step + 1;
 	agent_attempt_save(t, false);
-	return step;
 }
 
 static void answer_granted(const struct agent *a, struct agent_client *c, const struct agent_placing *p,
@@ -318,6 +324,15 @@ static void answer_granted(const struct agent *a, struct agent_client *c, const 
 	agent_send(c->fd, STREAM_GRANTED, &m.base);
 }
 
+static void answer_number(struct agent_client *c, const struct agent_attempt *t)
+{
+	Mu__StepGranted m = MU__STEP_GRANTED__INIT;
+	m.has_job = m.has_step = 1;
+	m.job = t->order->job;
+	m.step = t->record->next_step;
+	agent_send(c->fd, STREAM_GRANTED, &m.base);
+}
+
 /* A step, or its part, on this node: its shepherd takes the connection over. */
 static void start_here(struct agent *a, struct agent_attempt *t, struct agent_client *c,
 		       struct agent_placing *p, struct mu_arena arena)
@@ -342,7 +357,9 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 		mu_arena_free(&arena);
 		return;
 	}
-	uint32_t step = is_part ? p->whole->step : take_number(t);
+	uint32_t step = is_part ? p->whole->step : t->record->next_step;
+	if (!is_part)
+		take_number(t, step);
 	Mu__StepOrder *o = order_for(a, t, p, step);
 	put_part(o, part);
 	agent_bind_copy(o, &binding);
@@ -376,12 +393,16 @@ static bool grant_parts(struct agent *a, struct agent_attempt *t, struct agent_c
 {
 	struct mu_err err = {0};
 	p->arena = &arena;
-	if (agent_hold_add(a, t, c, AGENT_LEADS, t->record->next_step, &err)) {
+	uint32_t step;
+	bool given = !next_number(t, p->ask, &step);
+	if (given)
+		mu_fail(&err, MU_EBUSY, "step %u.%u was given already", t->order->job, step);
+	if (given || agent_hold_add(a, t, c, AGENT_LEADS, step, &err)) {
 		agent_refuse(c->fd, err.code, false, err.text);
 		mu_arena_free(&arena);
 		return false;
 	}
-	uint32_t step = take_number(t);
+	take_number(t, step);
 	Mu__StepOrder *o = order_for(a, t, p, step);
 	p->whole->has_step = 1;
 	p->whole->step = step;
@@ -448,14 +469,18 @@ static bool take_ask(struct agent *a, struct agent_client *c)
 	if (!ask)
 		agent_refuse(c->fd, MU_EPROTO, false, "the step request is malformed");
 	struct agent_attempt *t = ask ? agent_step_admit(a, c, ask->job, true) : NULL;
-	if (t) {
+	if (t && ask->number_only) {
+		answer_number(c, t);
+	} else if (t) {
 		struct agent_placing p = {.ask = ask,
 					  .t = t,
 					  .arena = &arena,
 					  .overlap = ask->overlap,
 					  .exact = ask->exact || ask->exclusive || ask->has_cpus_per_task};
 		int code = ask->part ? agent_place_part(&p, &err) : agent_place(&p, &err);
-		if (code == 0 && (ask->part || (p.n_part == 1 && strcmp(p.part[0]->node, a->node) == 0))) {
+		bool here = ask->part ||
+			    (p.n_part == 1 && !ask->as_parts && strcmp(p.part[0]->node, a->node) == 0);
+		if (code == 0 && here) {
 			start_here(a, t, c, &p, arena);
 			return false;
 		}

@@ -9,6 +9,7 @@
 
 #include "proto/array.h"
 #include "proto/conf.h"
+#include "proto/het.h"
 
 struct env_list {
 	struct mu_arena *arena;
@@ -261,6 +262,11 @@ static void put_table(struct env_list *l, const Mu__AttemptOrder *o, const struc
 #undef EXE_ENV
 }
 
+static void put_variable(void *arg, const char *name, const char *value)
+{
+	put_S(arg, name, value);
+}
+
 /* A user who sent no environment (--export=NONE) has a home and a shell all the same. */
 static void put_login(struct env_list *l, const Mu__AttemptOrder *o)
 {
@@ -314,13 +320,13 @@ static bool is_kept_back(const struct exe_env_words *w, const char *entry)
 void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words, const Mu__StepOrder *step,
 		   struct mu_view base, struct mu_arena *arena, ProtobufCBinaryData **ret, size_t *ret_count)
 {
-	enum { TABLE_MAX = 128 };
+	const size_t table_max = 128 + o->n_het * MU_HET_VARIABLES;
 	struct exe_env_words w = *words;
 	size_t sent = 0;
 	for (size_t i = 0; i < base.len; i++)
 		sent += base.data[i] == 0;
-	struct env_list l = {arena, mu_arena_alloc(arena, (sent + TABLE_MAX) * sizeof *l.word), 0,
-			     sent + TABLE_MAX};
+	struct env_list l = {arena, mu_arena_alloc(arena, (sent + table_max) * sizeof *l.word), 0,
+			     sent + table_max};
 	for (size_t at = 0; at < base.len;) {
 		size_t len = strnlen((const char *)base.data + at, base.len - at);
 		if (at + len < base.len && memchr(base.data + at, '=', len) &&
@@ -331,6 +337,8 @@ void exe_env_build(const Mu__AttemptOrder *o, const struct exe_env_words *words,
 	}
 	fill_words(&w, o, step, arena);
 	put_table(&l, o, &w, step);
+	for (uint32_t k = 0; k < o->n_het; k++)
+		mu_het_variables(o->het[k], k, arena, put_variable, &l);
 	sent = l.count;
 	put_login(&l, o);
 	if (words->ret_defaults)

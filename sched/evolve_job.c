@@ -198,9 +198,11 @@ void sch__targets_free(struct sch_targets *t)
 		mu_runs_free(&t->v[i].part);
 }
 
-static void add_components(struct sch_ev *ev, struct sch_targets *t, struct sch_job *j, enum sch_targets_of of)
+static void add_components(struct sch_ev *ev, struct sch_targets *t, struct sch_job *j,
+			   enum sch_targets_of of)
 {
-	bool alone = of == SCH_TARGETS_ALONE || (of == SCH_TARGETS_RUNNING && j->het_offset && j->state != JOB_PENDING);
+	bool alone = of == SCH_TARGETS_ALONE ||
+		     (of == SCH_TARGETS_RUNNING && j->het_offset && j->state != JOB_PENDING);
 	if (!j->het_count || alone) {
 		add_target(ev, t, j, NULL);
 		return;
@@ -283,7 +285,7 @@ struct sch_job *sch__target_narrow(struct sch_ev *ev, struct sch_target *t, stru
 /* Applies ACT to each job named. One that fits makes the event good; otherwise the first refusal is its
  * verdict. A lone job's refusal is exact. CHECK writes nothing. */
 static int each_job(struct sch_ev *ev, const uint32_t *id, size_t count, Mu__ArrayTasks *const *some,
-		    size_t some_count, bool alone,
+		    size_t some_count, enum sch_targets_of of,
 		    int (*check)(struct sch_ev *, struct sch_job *, struct mu_err *),
 		    void (*act)(struct sch_ev *, struct sch_job *))
 {
@@ -377,7 +379,8 @@ int sch__evolve_job_signal(struct sch_ev *ev)
 	const Mu__JobSignal *s = ev->event->job_signal;
 	if (s->signal > 64)
 		return mu_fail(&ev->err, MU_EINVAL, "There is no signal %u", s->signal);
-	return each_job(ev, s->job, s->n_job, s->some, s->n_some, SCH_TARGETS_RUNNING, check_signal, act_signal);
+	return each_job(ev, s->job, s->n_job, s->some, s->n_some, SCH_TARGETS_RUNNING, check_signal,
+			act_signal);
 }
 
 /* ---- hold and release ---- */
@@ -484,7 +487,8 @@ static void act_requeue(struct sch_ev *ev, struct sch_job *j)
 int sch__evolve_job_requeue(struct sch_ev *ev)
 {
 	const Mu__JobRequeue *r = ev->event->job_requeue;
-	return each_job(ev, r->job, r->n_job, r->some, r->n_some, SCH_TARGETS_WHOLE, check_requeue, act_requeue);
+	return each_job(ev, r->job, r->n_job, r->some, r->n_some, SCH_TARGETS_WHOLE, check_requeue,
+			act_requeue);
 }
 
 /* A waiting job's wish for a reservation that goes: it is held, or may run anywhere. */

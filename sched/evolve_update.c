@@ -354,8 +354,8 @@ static bool asks_nothing(const Mu__JobUpdate *u)
 	       !u->accrue_again;
 }
 
-/* Who changes the first component of a heterogeneous job changes all of it, unless it is about what each asks of
- * nodes. */
+/* Who changes the first component of a heterogeneous job changes all of it, unless it is about what each asks
+ * of nodes. */
 static enum sch_targets_of whose(struct sch_ev *ev, const Mu__JobUpdate *u)
 {
 	static const uint32_t common[] = {1, 2, 3, 5, 6, 40, 42, 43, 44, 50, 51, 52, 53, 54, 55, 73, 74, 78};

@@ -96,7 +96,8 @@ static void person_spoke(struct sch_whatif *w, const struct sch_state *st, const
 	}
 }
 
-static void started(struct sch_whatif *w, const struct sch_state *st, const struct sch_at *at, const Mu__Start *s)
+static void started(struct sch_whatif *w, const struct sch_state *st, const struct sch_at *at,
+		    const Mu__Start *s)
 {
 	const struct sch_job *j = sch__job(st, s->job);
 	if (j && j->array && s->has_task_index)

@@ -102,7 +102,9 @@ static void scripts(const char *text, size_t len, struct mu_arena *arena)
 	int rc;
 
 	cli_script_check(text, len, &err);
-	rc = cli_script_options(text, len, &args, arena, &err);
+	size_t components;
+
+	rc = cli_script_options(text, len, &args, 0, &components, arena, &err);
 	assert(rc == 0 || *err.text);
 	cli_args_order(&args);
 	if (rc == 0 && cli_spec_make(&args, arena, &spec, &err) == 0)

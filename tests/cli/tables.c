@@ -64,10 +64,11 @@ static Mu__JobSpec spec_of(const char *script, char *const *line, size_t count, 
 {
 	struct cli_args args = {0};
 	Mu__JobSpec spec = MU__JOB_SPEC__INIT;
+	size_t components;
 
 	*ret_rc = cli_args_words(&args, MU_SBATCH, CLI_LINE, line, count, true, &arena, err);
 	if (!*ret_rc)
-		*ret_rc = cli_script_options(script, strlen(script), &args, &arena, err);
+		*ret_rc = cli_script_options(script, strlen(script), &args, 0, &components, &arena, err);
 	cli_args_order(&args);
 	if (!*ret_rc)
 		*ret_rc = cli_spec_make(&args, &arena, &spec, err);
@@ -105,7 +106,8 @@ Test(cli, scripts)
 	    {"#!/bin/sh\n#SBATCH -t UNLIMITED\n", -1, NULL, 0},
 	    {"#!/bin/sh\n#SBATCH --job-name=Big sim\n", 0, NULL, MU_ESCRIPT},
 	    {"#!/bin/sh\n#SBATCH --nosuch\n", 0, NULL, MU_ESYNTAX},
-	    {"#!/bin/sh\n#SBATCH hetjob\n", 0, NULL, MU_EDISABLED},
+	    {"#!/bin/sh\n#SBATCH -t 1\n#SBATCH hetjob\n#SBATCH -t 2\n", 60, NULL, 0},
+	    {"#!/bin/sh\n#SBATCH -t 1\n#SBATCH packjob\n#SBATCH --nosuch\n", 0, NULL, MU_ESYNTAX},
 	};
 	char *line[] = {(char *)"-t", (char *)"9"};
 	struct mu_err err = {0};
