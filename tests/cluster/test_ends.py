@@ -57,10 +57,6 @@ class Batch:
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.job = int(self.p.stdout.readline())
 
-    def running(self):
-        wait_until("job %d to run" % self.job, 60, lambda: self.c.states(self.job)[self.job][0] == "RUNNING")
-        return self
-
     def check(self, how):
         check_end(self.c, how, self.job, self.p.wait(90))
 
@@ -82,7 +78,8 @@ def test_ends(t):
            "interpreter missing": Batch(c, *mem, c.script("#!/no/such/interpreter\n", "lacks"))}
     waits = Batch(c, *mem, "-H", "--wrap", "true")
     c.run("scancel", waits.job).ok()
-    cancelled = Batch(c, *mem, "--wrap", "sleep 300").running()
+    cancelled = Batch(c, *mem, "--wrap", "echo >begun; sleep 300")
+    c.read("begun", 60)
     c.run("scancel", cancelled.job).ok()
     for how, batch in ran.items():
         batch.check(how)
@@ -113,13 +110,14 @@ def test_ends_of_nodes(t):
         f.write('#!/bin/sh\n! [ -e %s/bad ]\n' % t.dir)
     os.chmod(prolog, 0o755)
     c = t.cluster(controllers=1, nodes=1, settings={"KillWait": "2", "Prolog": prolog})
-    lasts = Batch(c, "--mem", "60", "--wrap", "while ! [ -e %s/go ]; do sleep 0.1; done; exit 0" % t.dir).running()
+    lasts = Batch(c, "--mem", "60", "--wrap", "echo >begun; while ! [ -e %s/go ]; do sleep 0.1; done; exit 0" % t.dir)
+    c.read("begun", 60)
     c.kill("n1")
     open(os.path.join(t.dir, "go"), "w").close()
     c.start("n1")
     lasts.check("the agent is killed and comes back")
-    job = c.sbatch("--mem", "60", "--requeue", "-o", "/dev/null", "--wrap", "sleep 300")
-    wait_until("it to run", 60, lambda: c.states(job)[job][0] == "RUNNING")
+    job = c.sbatch("--mem", "60", "--requeue", "-o", "/dev/null", "--wrap", "echo >again; sleep 300")
+    c.read("again", 60)
     c.run("scontrol", "requeuehold", job).ok()
     check_end(c, "requeued and held", job)
     c.run("scancel", job).ok()
