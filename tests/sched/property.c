@@ -384,6 +384,28 @@ static void attempt_ended(struct world *w, Mu__Event *e)
 	e->author->node = a->node;
 }
 
+/* What the node knows of each device: sometimes of too few or too many, now and then one is at fault. */
+static void tell_devices(struct world *w, Mu__NodeRow *n)
+{
+	Mu__GresHave **list = mu_arena_alloc(&w->arena, (n->n_gres + 1) * sizeof(list[0]));
+	for (size_t g = 0; g < n->n_gres; g++) {
+		Mu__GresHave *h = list[g] = mu_arena_dup(&w->arena, n->gres[g], sizeof(*h));
+		h->n_unit = chance(w, 90) ? h->count : below(w, 5);
+		h->unit = mu_arena_alloc(&w->arena, (h->n_unit + 1) * sizeof(h->unit[0]));
+		h->n_file = 0;
+		for (size_t k = 0; k < h->n_unit; k++) {
+			Mu__GresUnit *u = h->unit[k] = NEW(w, Mu__GresUnit, mu__gres_unit__init);
+			u->cores = chance(w, 80) ? mu_arena_printf(&w->arena, "%u", below(w, 7)) : NULL;
+			u->fault = chance(w, 5) ? (char *)"chance" : NULL;
+			u->n_link = below(w, 8);
+			u->link = mu_arena_alloc(&w->arena, (u->n_link + 1) * sizeof(u->link[0]));
+			for (size_t v = 0; v < u->n_link; v++)
+				u->link[v] = (int32_t)below(w, 4) - 1;
+		}
+	}
+	n->gres = list;
+}
+
 static void registered(struct world *w, Mu__Event *e)
 {
 	Mu__NodeRegistered *r = NEW(w, Mu__NodeRegistered, mu__node_registered__init);
@@ -399,6 +421,8 @@ static void registered(struct world *w, Mu__Event *e)
 	SET(n, real_memory_mib, row && chance(w, 95) ? row->real_memory_mib : 10);
 	n->n_gres = row ? row->n_gres : 0;
 	n->gres = row ? row->gres : NULL;
+	if (chance(w, 60))
+		tell_devices(w, n);
 	n->has_boot_id = 1;
 	n->boot_id.data = (uint8_t *)(chance(w, 85) ? "boot 1" : "boot 2");
 	n->boot_id.len = 6;
