@@ -220,7 +220,6 @@ static void fill_array(struct exe_env_words *w, const Mu__AttemptOrder *o)
 static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const Mu__StepOrder *step,
 		       struct mu_arena *arena)
 {
-	uint32_t ignored;
 	w->tres_per_task = tres_per_task(arena, o->spec);
 	fill_distribution(w, o->spec, arena);
 	w->cpus_per_node = fold_counts(arena, o, false);
@@ -236,7 +235,7 @@ static void fill_words(struct exe_env_words *w, const Mu__AttemptOrder *o, const
 		fill_visible(w, o->here->gres, o->here->n_gres, arena);
 	}
 	if (step && step->n_gres) {
-		w->step_gpus = gpu_list(arena, step->gres, step->n_gres, &ignored);
+		w->step_gpus = gpu_list(arena, step->gres, step->n_gres, &w->gpu_count);
 		fill_visible(w, step->gres, step->n_gres, arena);
 	}
 	if (step) {

@@ -60,10 +60,10 @@ def test_gpus(t):
     wait_until("the first job", 60, lambda: "held" in c.read("hold", 60))
     devices = " ".join("%s/dev/nvidia%d" % (local.gpu_root(c.c, "n1"), k) for k in range(8))
     tries = "for d in %s; do (: <> $d) 2>/dev/null && printf ' %%s' ${d##*nvidia}; done; echo" % devices
-    job = c.sbatch("--gres=gpu:h100:4", "-o", "four", "--wrap", SHOW + "; " + tries + "; srun --gres=gpu:1 sh -c 'echo step=$CUDA_VISIBLE_DEVICES of=$SLURM_STEP_GPUS'", user=USER)
+    job = c.sbatch("--gres=gpu:h100:4", "-o", "four", "--wrap", SHOW + "; " + tries + "; srun --gres=gpu:1 sh -c 'echo step=$CUDA_VISIBLE_DEVICES of=$SLURM_STEP_GPUS on=$SLURM_GPUS_ON_NODE'", user=USER)
     equal(settle(c, job), ("COMPLETED", "0:0"), "the job with four cards")
     equal(c.read("four").splitlines(),
-          ["cuda=0,1,2,3 nvidia=GPU-00000004,GPU-00000005,GPU-00000006,GPU-00000007 rocr=none job=4,5,6,7 on=4", " 4 5 6 7", "step=0 of=4"], "four cards")
+          ["cuda=0,1,2,3 nvidia=GPU-00000004,GPU-00000005,GPU-00000006,GPU-00000007 rocr=none job=4,5,6,7 on=4", " 4 5 6 7", "step=0 of=4 on=1"], "four cards")
     check("GRES=gpu:h100:4(IDX:4,5,6,7)" in c.run("scontrol", "show", "job", job, "-d").ok().out, "scontrol shows other cards")
     c.run("scancel", hold).ok()
     # Its node has released it, not only said how it ended: the node's devices are about to change.
