@@ -246,8 +246,8 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		mu_buf_printf(o, "Reservation=%s", reservation);
 	}
 	line(r);
-	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=(null)",
-		      cli_job_oversubscribe(s), s->contiguous, or_null(s->licenses));
+	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=%s", cli_job_oversubscribe(s),
+		      s->contiguous, or_null(s->licenses), or_null(cli_job_hint(s, "network")));
 	line(r);
 	mu_buf_str(o, "Command=");
 	cli_put_bytes(o, s->command, "(null)");
@@ -265,6 +265,10 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 	if (s->admin_comment && *s->admin_comment) {
 		line(r);
 		mu_buf_printf(o, "AdminComment=%s", s->admin_comment);
+	}
+	if (cli_job_hint(s, "extra")) {
+		line(r);
+		mu_buf_printf(o, "Extra=%s", cli_job_hint(s, "extra"));
 	}
 	if (j->system_comment && *j->system_comment) {
 		line(r);

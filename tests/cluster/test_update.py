@@ -23,7 +23,7 @@ def test_update(t):
            "OverSubscribe=yes", "Extra=words", "Deadline=now+2days", "StartTime=now+1hour", user=USER).ok()
     row = shown(c, "job", job)
     for key, value in {"JobName": "second", "TimeLimit": "00:30:00", "TimeMin": "00:10:00", "CPUs/Task": "2", "Requeue": "0", "Contiguous": "1", "MinMemoryNode": "10M",
-                       "MailUser": "someone", "StdOut": "/tmp/other-%d" % job, "WorkDir": "/", "ExcNodeList": "n2", "ReqNodeList": "n1"}.items():
+                       "MailUser": "someone", "StdOut": "/tmp/other-%d" % job, "Extra": "words", "WorkDir": "/", "ExcNodeList": "n2", "ReqNodeList": "n1"}.items():
         equal(row.get(key), value, key)
     check(row["StartTime"] != "Unknown" and row["Deadline"] != "N/A", "the times are %s, %s", row["StartTime"], row["Deadline"])
     update("TimeLimit-=10", "MinMemoryNode=0", "ExcNodeList=", "ReqNodeList=", "MailUser=", "Nice=20", user=USER).ok()

@@ -194,6 +194,8 @@ static void shape(struct world *w, Mu__JobSpec *s)
 	SET(s, exclusive_user, w->personal && chance(w, 15));
 	SET(s, spread_job, chance(w, 8));
 	SET(s, use_min_nodes, chance(w, 8));
+	if (chance(w, 15))
+		SET(s, time_min_sec, 60);
 }
 
 static Mu__JobSpec *random_spec(struct world *w, bool component)

@@ -62,6 +62,8 @@ static Mu__NodeConf *random_node(struct world *w, uint32_t i)
 	SET(c, sockets, 1);
 	SET(c, real_memory_mib, 1000 * (1 + below(w, 4)));
 	SET(c, weight, 1 + below(w, 3));
+	if (chance(w, 15))
+		SET(c, core_spec_count, 1);
 	c->feature = mu_arena_alloc(&w->arena, sizeof(char *));
 	c->feature[0] = mu_arena_printf(&w->arena, "f%u", below(w, 2));
 	c->n_feature = 1;
@@ -71,6 +73,8 @@ static Mu__NodeConf *random_node(struct world *w, uint32_t i)
 		r->name = (char *)"gpu";
 		r->type = g == 1 ? (char *)"a" : (char *)"b";
 		SET(r, count, 1 + below(w, 3));
+		if (chance(w, 30))
+			r->cores = (char *)(chance(w, 50) ? "0" : "1-2");
 		c->gres[c->n_gres++] = r;
 	}
 	return c;
@@ -145,6 +149,13 @@ static Mu__Config *random_config(struct world *w)
 		SET(c, def_mem_cpu_mib, 100);
 	if (chance(w, 30))
 		draw_topology(w, c);
+	if (chance(w, 50)) {
+		Mu__KeyValue *k = NEW(w, Mu__KeyValue, mu__key_value__init);
+		k->key = (char *)"AllowSpecResourcesUsage";
+		k->value = (char *)"Yes";
+		c->key = mu_arena_dup(&w->arena, &k, sizeof(k));
+		c->n_key = 1;
+	}
 	return c;
 }
 
@@ -195,6 +206,16 @@ static void random_shape(struct world *w, Mu__JobSpec *s)
 	SET(s, exclusive_user, w->personal && chance(w, 10));
 	SET(s, spread_job, chance(w, 6));
 	SET(s, use_min_nodes, chance(w, 6));
+	if (chance(w, 10))
+		s->prefer = (char *)(chance(w, 50) ? "f0" : "f1");
+	if (chance(w, 6))
+		s->batch_features = (char *)(chance(w, 50) ? "f0" : "f1");
+	if (chance(w, 6))
+		SET(s, core_spec, below(w, 3));
+	SET(s, near_gpus, chance(w, 10));
+	SET(s, any_cpus, chance(w, 5));
+	if (chance(w, 10))
+		SET(s, time_min_sec, 60 * (int64_t)(1 + below(w, 10)));
 }
 
 static Mu__JobSpec *random_spec(struct world *w)
@@ -294,6 +315,30 @@ static void submit(struct world *w, Mu__Event *e)
 	e->submitted->job_key.len = 32;
 }
 
+/* Numbers of fields, some of which there are not. */
+static uint32_t *some_fields(struct world *w, uint32_t below_number, size_t *ret_count)
+{
+	uint32_t *v = mu_arena_alloc(&w->arena, 3 * sizeof(*v));
+	*ret_count = 1 + below(w, 2);
+	for (size_t i = 0; i < *ret_count; i++)
+		v[i] = 1 + below(w, below_number);
+	return v;
+}
+
+/* What an update says relative to the job, or takes away. */
+static void update_rest(struct world *w, Mu__JobUpdate *u)
+{
+	if (chance(w, 10))
+		SET(u, limit_by_sec, 60 * ((int64_t)below(w, 20) - 10));
+	if (chance(w, 10))
+		SET(u, end_usec, w->h.now_usec + (int64_t)below(w, 1000) * 1000000 - 100000000);
+	if (chance(w, 10))
+		SET(u, cpus, below(w, 6));
+	if (chance(w, 20))
+		u->clear = some_fields(w, 118, &u->n_clear);
+	SET(u, accrue_again, chance(w, 10));
+}
+
 static void act_on_job(struct world *w, Mu__Event *e)
 {
 	uint32_t *id = mu_arena_alloc(&w->arena, 2 * sizeof(*id));
@@ -351,6 +396,7 @@ static void act_on_job(struct world *w, Mu__Event *e)
 		if (chance(w, 50))
 			SET(e->job_update->spec, time_limit_sec, 60 * (int64_t)below(w, 20));
 		SET(e->job_update, begin_now, chance(w, 20));
+		update_rest(w, e->job_update);
 	}
 }
 
@@ -457,6 +503,10 @@ static void node_event(struct world *w, Mu__Event *e)
 	SET(u, fenced, chance(w, 20));
 	if (chance(w, 15))
 		SET(u, weight, below(w, 4));
+	if (chance(w, 20))
+		SET(u, resume_after_sec, below(w, 200));
+	if (chance(w, 10))
+		u->comment = (char *)(chance(w, 50) ? "remark" : "");
 }
 
 static void reservation(struct world *w, Mu__Event *e)
@@ -543,6 +593,14 @@ static void cluster_event(struct world *w, Mu__Event *e)
 	e->partition_update->conf->state = (char *)states[chance(w, 60) ? 0 : below(w, 4)];
 	SET(e->partition_update, create, chance(w, 10));
 	SET(e->partition_update, remove, chance(w, 10));
+	if (chance(w, 20))
+		e->partition_update->nodes_more = node_name(w);
+	if (chance(w, 20))
+		e->partition_update->nodes_less = node_name(w);
+	if (chance(w, 20))
+		e->partition_update->clear = some_fields(w, 34, &e->partition_update->n_clear);
+	if (chance(w, 10))
+		e->partition_update->conf->alternate = part_name(w);
 }
 
 static Mu__Event *blank(struct world *w)
