@@ -737,19 +737,43 @@ static void blame_numbers(const struct asked *q, const struct spot *s, const str
 	}
 }
 
+/* What the other components of J's job would take. */
+static void note_others(const struct sch_state *st, const struct sch_job *j, struct sch_extra *extra)
+{
+	struct sch_demand d;
+	for (uint32_t k = 0; k < j->het_count; k++) {
+		const struct sch_job *m = sch__het_part(st, j, k);
+		const struct sch_part *p = m && m != j ? sch__first_part(st, m) : NULL;
+		if (!p)
+			continue;
+		sch__demand_waiting(st, m, p, &d);
+		sch__limit_note(st, m, p, &d, m->time_limit_sec, 1, extra);
+	}
+}
+
 uint32_t sch__limit_blame(const struct sch_state *st, const struct sch_job *j, const struct sch_part *p,
 			  struct sch_blame *ret)
 {
 	struct spot v[SPOTS];
 	struct sch_demand d;
-	struct asked q = {.st = st, .d = &d, .limit_sec = j->time_limit_sec, .limit_given = j->limit_given};
+	struct mu_arena arena = {0};
+	struct sch_extra extra = {.arena = &arena};
+	struct asked q = {.st = st,
+			  .d = &d,
+			  .limit_sec = j->time_limit_sec,
+			  .limit_given = j->limit_given,
+			  .extra = &extra};
 	*ret = (struct sch_blame){0};
 	if (!st->accounts.policy.limits)
 		return REASON_None;
+	note_others(st, j, &extra);
 	sch__demand_waiting(st, j, p, &d);
 	uint32_t n = spots(st, j->assoc, sch__text(j->qos), p->row->conf->qos, sch__text(j->who->user),
 			   sch__text(j->account), v);
 	uint32_t reason = look(&q, v, n);
+	mu_map_clear(&extra.tally);
+	mu_arena_free(&arena);
+	q.extra = NULL;
 	if (!reason)
 		return REASON_None;
 	const struct sch_assoc *a = q.spot->kind == 'A' ? sch__assoc(st, q.spot->id) : NULL;

@@ -228,6 +228,8 @@ static bool lay_anywhere(struct group *g, struct part *m, bool by_plan, uint32_t
 			if (lay(g, m, by_plan, why))
 				return true;
 		}
+	/* What those before it would take may leave it no place under a limit. */
+	*why = *why ? *why : never;
 	return false;
 }
 

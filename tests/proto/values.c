@@ -7,6 +7,7 @@
 
 #include "proto/base/arena.h"
 #include "proto/base/buf.h"
+#include "proto/het.h"
 #include "proto/hostlist.h"
 #include "proto/states.h"
 #include "proto/units.h"
@@ -485,4 +486,36 @@ Test(values, states)
 		mu_node_state_scontrol(row[i].base, row[i].flags, row[i].alloc, 4, out);
 		cr_assert_str_eq(out, row[i].scontrol);
 	}
+}
+
+Test(values, het_groups)
+{
+	static const struct {
+		const char *text;
+		uint32_t size, count, group[4]; /* count 0: refused */
+	} row[] = {{"0", 1, 1, {0}},
+		   {"1", 2, 1, {1}},
+		   {"0,2-4", 5, 4, {0, 2, 3, 4}},
+		   {"2,0", 3, 2, {2, 0}},
+		   {"1", 1, 0, {0}},
+		   {"0,0", 2, 0, {0}},
+		   {"1-2,2", 3, 0, {0}},
+		   {"2-1", 3, 0, {0}},
+		   {"", 1, 0, {0}},
+		   {"0,", 1, 0, {0}},
+		   {"a", 1, 0, {0}},
+		   {"0-", 3, 0, {0}},
+		   {"999999999999", 1000, 0, {0}}};
+	for (size_t i = 0; i < ROWS(row); i++) {
+		uint32_t group[MU_HET_MAX], count = 77;
+		struct mu_err err = {0};
+		int rc = mu_het_groups_parse(row[i].text, row[i].size, group, &count, &err);
+		cr_assert_eq(rc == 0, row[i].count > 0, "%s: %s", row[i].text, err.text);
+		cr_assert_eq(count, rc ? 77 : row[i].count, "%s", row[i].text);
+		cr_assert(rc == 0 || *err.text);
+		for (uint32_t k = 0; rc == 0 && k < count; k++)
+			cr_assert_eq(group[k], row[i].group[k], "%s", row[i].text);
+	}
+	cr_assert(mu_het_variable("SLURM_NTASKS"));
+	cr_assert_not(mu_het_variable("SLURM_NTASKS_PER_NODE"));
 }
