@@ -239,7 +239,7 @@ static void name_nodes(struct sch_ev *ev, struct sch_run *run)
 	const char **names = mu_arena_alloc(ev->arena, (run->alloc_count + 1) * sizeof(names[0]));
 	for (uint32_t i = 0; i < run->alloc_count; i++)
 		names[i] = run->alloc[i].name->text;
-	mu_hostlist_fold_sorted(names, run->alloc_count, &list);
+	mu_hostlist_fold(names, run->alloc_count, &list); /* In their order: the first runs the script, and leads. */
 	run->node_list = sch__str(ev->st, (const char *)list.data);
 	run->batch_host = sch__str(ev->st, names[0]);
 	mu_buf_free(&list);

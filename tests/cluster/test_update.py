@@ -49,7 +49,7 @@ def test_update(t):
     update("TimeLimit-=10", "Comment=runs", user=USER).ok()
     update("EndTime=now+2hours").ok()
     row = shown(c, "job", job)
-    check(row["Comment"] == "runs" and row["TimeLimit"].startswith("02:00:"), "the running job reads %s, %s", row["Comment"], row["TimeLimit"])
+    check(row["Comment"] == "runs" and row["TimeLimit"].startswith("02:0"), "the running job reads %s, %s", row["Comment"], row["TimeLimit"])
     done = update("NumNodes=2")
     check(done.code == 1 and "Job is no longer pending execution" in done.err, "a running job is given nodes: %r", done.err)
     c.run("scancel", job).ok()
@@ -126,3 +126,36 @@ def test_show_cluster(t):
     check("GrpJobs=3(1)" in lab.split("Account=")[0] + lab and "GrpTRES=cpu=7(1)" in lab, "the limits of lab read %r", lab[:600])
     c.run("scancel", job).ok()
     check("invalid entity:nonsense for keyword:show" in c.run("scontrol", "show", "nonsense").err, "an unknown word")
+
+
+@test(build="plain")
+def test_wishes(t):
+    """Where a job runs: preferred nodes, the node of its script, hosts that may submit, the partition that stands in."""
+    c = t.cluster(controllers=1, nodes=2, settings={"KillWait": "2"})
+    part = shown(c, "partition")["PartitionName"]
+    c.run("scontrol", "update", "NodeName=n2", "Features=fast").ok()
+
+    def ran(*words):
+        job = c.sbatch(*words)
+        c.wait_ended(job)
+        return job, shown(c, "job", job)
+
+    job, row = ran("--prefer=fast", "-n1", "--wrap", "true")
+    equal((row["NodeList"], row["Prefer"]), ("n2", "fast"), "the node preferred")
+    job, row = ran("-N2", "-n2", "--batch=fast", "-o", "lead-%j", "--wrap", "echo script on $SLURMD_NODENAME; srun -l sh -c 'echo $SLURMD_NODENAME'")
+    equal((row["BatchHost"], row["JobState"]), ("n2", "COMPLETED"), "the node of the script")
+    lines = sorted(c.read("lead-%d" % job).splitlines())
+    equal(lines[-1], "script on n2", "where the script ran")
+    equal(sorted(line.split(": ")[1] for line in lines[:-1]), ["n1", "n2"], "where the tasks ran")
+    # Nor need the first node be the first by name where weights say otherwise.
+    c.run("scontrol", "update", "NodeName=n1", "Weight=9").ok()
+    job, row = ran("-N2", "-n2", "-o", "heavy-%j", "--wrap", "srun -l sh -c 'echo $SLURM_NODEID $SLURMD_NODENAME'")
+    equal((row["BatchHost"], row["JobState"]), ("n2", "COMPLETED"), "the node of least weight")
+    equal(sorted(c.read("heavy-%d" % job).splitlines()), ["0: 0 n2", "1: 1 n1"], "the order of the nodes")
+    for words in (["--hint=nomultithread"], ["--gres-flags=enforce-binding", "--gres=gpu:test:1"], ["--gres-flags=disable-binding"], ["--time-min=1", "-t5"]):
+        equal(ran("-n1", *words, "--wrap", "true")[1]["JobState"], "COMPLETED", "a job with %s" % words)
+    c.run("scontrol", "update", "PartitionName=%s" % part, "AllocNodes=elsewhere").ok()
+    check("Access/permission denied" in c.run("sbatch", "--wrap", "true").err, "a host that may not submit")
+    c.run("scontrol", "update", "PartitionName=%s" % part, "AllocNodes=ALL").ok()
+    c.run("scontrol", "create", "PartitionName=side", "Nodes=n1", "Alternate=%s" % part, "State=DRAIN").ok()
+    equal(ran("-n1", "-p", "side", "--wrap", "true")[1]["Partition"], part, "the partition that stands in")
