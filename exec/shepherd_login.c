@@ -13,6 +13,7 @@
 
 #include "exec/shepherd.h"
 #include "exec/shepherd_step.h"
+#include "exec/spool.h"
 
 /* Profiles may print anything: what counts lies between these two. */
 #define BEGIN_MARK "_muster_environment_begins_\n"

@@ -133,7 +133,7 @@ struct ctl_wait {
 struct ctl_options {
 	const char *conf_path;
 	char name[64];
-	bool foreground, clean;
+	bool foreground, check;
 	int verbose;
 	int64_t clock_skew_usec; /* tests: this controller's clock is off by so much */
 };

@@ -23,6 +23,7 @@ static const char USAGE[] =
 	"  -D            stay in the foreground\n"
 	"  -f FILE       configuration file (default: $SLURM_CONF, /etc/muster/muster.conf)\n"
 	"  -n NAME       this controller's name in SlurmctldHost (default: the host's name)\n"
+	"  -t            only check the configuration with its companion files, and say what is wrong\n"
 	"  -v            more messages; repeat for more\n"
 	"  -c            start clean: refused, because the queue lives in the replicated log;\n"
 	"                to forget a cluster remove StateSaveLocation on every controller\n"
@@ -46,7 +47,7 @@ static void options(struct ctl *c, int argc, char **argv)
 					      {NULL, 0, NULL, 0}};
 	int o;
 
-	while ((o = getopt_long(argc, argv, "Df:n:vchV", longs, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "Df:n:tvchV", longs, NULL)) != -1) {
 		switch (o) {
 		case 'D':
 			c->opt.foreground = true;
@@ -56,6 +57,9 @@ static void options(struct ctl *c, int argc, char **argv)
 			break;
 		case 'n':
 			(void)snprintf(c->opt.name, sizeof c->opt.name, "%s", optarg);
+			break;
+		case 't':
+			c->opt.check = true;
 			break;
 		case 'v':
 			c->opt.verbose++;
@@ -81,6 +85,21 @@ static void options(struct ctl *c, int argc, char **argv)
 		fprintf(stderr, "musterd: error: \"%s\" is no option; musterd takes no words\n", argv[optind]);
 		exit(1);
 	}
+}
+
+/* What musterd -t ends with: 0 where every controller, node and command could read the file. */
+static int check_only(struct ctl *c)
+{
+	struct mu_err err = {0};
+	const char *path = ctl_conf_path(c->opt.conf_path);
+
+	if (ctl_load_conf(path, &c->conf_arena, &c->conf, &err)) {
+		fprintf(stderr, "musterd: error: %s\n", err.text);
+		return 1;
+	}
+	printf("%s is right: cluster %s, controllers %zu, partitions %zu\n", path, c->conf->cluster_name, c->conf->n_controller,
+	       c->conf->n_partition);
+	return 0;
 }
 
 static void daemonize(void)
@@ -299,6 +318,8 @@ int main(int argc, char **argv)
 	umask(022);
 	(void)diag_open("musterd", NULL, DIAG_INFO, 1);
 	options(c, argc, argv);
+	if (c->opt.check)
+		return check_only(c);
 	if (ctl_setup(c, &err)) {
 		fprintf(stderr, "musterd: fatal: %s\n", err.text);
 		return 1;

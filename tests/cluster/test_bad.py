@@ -100,6 +100,9 @@ def test_bad_configuration(t):
         done = c.run("musterd", "-D", "-f", bad, "-n", "c1", timeout=10)
         if done.code in (None, 0) or done.code < 0 or not all(w in done.err for w in words):
             problems.append("%s: exit code %s, %r" % (new, done.code, done.err[-300:]))
+    check("%s is right" % path in c.run("musterd", "-t", "-f", path, timeout=10).ok().out, "a check of the right file")
+    done = c.run("musterd", "-t", "-f", os.path.join(c.dir, "nosuch.conf"), timeout=10)
+    check(done.code == 1 and "nosuch.conf" in done.err, "a check of no file: %s %r", done.code, done.err)
     done = c.run("musterd", "-D", "-f", os.path.join(c.dir, "nosuch.conf"), "-n", "c1", timeout=10)
     if done.code in (None, 0) or "nosuch.conf" not in done.err:
         problems.append("no file: %s %r" % (done.code, done.err))
