@@ -1,4 +1,6 @@
-/* cli/sreport.c: reports of what was used. The controllers integrate; here is grouped and printed. */
+/* cli/sreport.c: reports of what was used: the request, and the page. See sreport.h. */
+#include "cli/sreport.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -6,26 +8,15 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/column.h"
 #include "cli/filter.h"
-#include "cli/option.h"
-#include "proto/why.pb-c.h"
+#include "proto/base/map.h"
+#include "proto/states.h"
 
-enum { SIZES = 5, TOP_DEFAULT = 10 };
-enum unit { U_SECONDS, U_MINUTES, U_HOURS, U_PERCENT, U_SEC_PER, U_MIN_PER, U_HOUR_PER };
-
-struct cli_report {
-	const char *account, *user, *tres;
-	int64_t used, total; /* TRES-seconds; total: of the cluster */
-	int64_t allocated, down, idle, planned;
-	int64_t size[SIZES]; /* by number of CPUs */
-	enum unit unit;
-	bool jobs; /* sizes count jobs */
-};
+enum { TOP_DEFAULT = 10, TREE_DEPTH = 64 };
 
 static const struct {
 	const char *word;
-	enum unit unit;
+	enum report_unit unit;
 	const char *heading;
 } units[] = {{"Seconds", U_SECONDS, "Seconds"},
 	     {"Minutes", U_MINUTES, "Minutes"},
@@ -52,6 +43,14 @@ static void put_amount(const struct cli_report *r, int64_t amount, struct mu_buf
 		mu_buf_printf(out, "(%.2f%%)", part);
 }
 
+static void put_date(int64_t usec, struct mu_buf *out)
+{
+	char date[32];
+
+	mu_date_print(usec, &cli_zone, date);
+	mu_buf_str(out, date);
+}
+
 #define GET(name) static void get_##name(const struct cli_cell *c, struct mu_buf *out)
 #define AMOUNT(name)                                         \
 	GET(name)                                            \
@@ -59,13 +58,68 @@ static void put_amount(const struct cli_report *r, int64_t amount, struct mu_buf
 		put_amount(c->report, c->report->name, out); \
 	}
 AMOUNT(used)
+AMOUNT(unused)
 AMOUNT(allocated)
 AMOUNT(down)
 AMOUNT(idle)
 AMOUNT(planned)
+#define KEY(name, which)                                                                     \
+	GET(name)                                                                            \
+	{                                                                                    \
+		mu_buf_str(out, c->report->key[which] ? c->report->key[which] : ""); \
+	}
+KEY(login, BY_USER)
+KEY(wckey, BY_WCKEY)
+KEY(partition, BY_PARTITION)
+KEY(qos, BY_QOS)
+KEY(reservation, BY_RESERVATION)
+GET(account)
+{
+	mu_buf_printf(out, "%*s%s", c->report->depth, "", c->report->key[BY_ACCOUNT] ? c->report->key[BY_ACCOUNT] : "");
+}
+GET(node)
+{
+	mu_buf_str(out, c->report->node ? c->report->node : "");
+}
+GET(nodes)
+{
+	mu_buf_str(out, c->report->nodes ? c->report->nodes : "");
+}
+GET(start)
+{
+	put_date(c->report->start_usec, out);
+}
+GET(end)
+{
+	put_date(c->report->end_usec, out);
+}
+GET(flags)
+{
+	bool any = false;
+
+	for (unsigned bit = 0; bit < 64; bit++)
+		if (c->report->flags >> bit & 1 && mu_resv_flag_word(bit)) {
+			mu_buf_printf(out, "%s%s", any ? "," : "", mu_resv_flag_word(bit));
+			any = true;
+		}
+}
+GET(jobs)
+{
+	mu_buf_printf(out, "%" PRIu64, c->report->jobs);
+}
+GET(cost)
+{
+	report_cost_print(c->report->cost, out);
+}
 GET(reported)
 {
 	put_amount(c->report, c->report->total, out);
+}
+GET(tres_count)
+{
+	int64_t sec = (c->report->end_usec - c->report->start_usec) / 1000000;
+
+	mu_buf_printf(out, "%" PRId64, sec > 0 ? c->report->total / sec : 0);
 }
 GET(planned_down)
 {
@@ -79,14 +133,6 @@ GET(cluster)
 {
 	mu_buf_str(out, c->cluster ? c->cluster : "");
 }
-GET(account)
-{
-	mu_buf_str(out, c->report->account ? c->report->account : "");
-}
-GET(login)
-{
-	mu_buf_str(out, c->report->user ? c->report->user : "");
-}
 GET(tres)
 {
 	mu_buf_str(out, c->report->tres);
@@ -94,16 +140,17 @@ GET(tres)
 GET(proper)
 {
 	struct passwd hold, *p = NULL;
+	const char *user = c->report->key[BY_USER];
 	char room[4096];
 
-	if (c->report->user && *c->report->user)
-		(void)getpwnam_r(c->report->user, &hold, room, sizeof room, &p);
+	if (user && *user)
+		(void)getpwnam_r(user, &hold, room, sizeof room, &p);
 	if (p && p->pw_gecos)
 		mu_buf_add(out, p->pw_gecos, strcspn(p->pw_gecos, ","));
 }
 static void put_size(const struct cli_report *r, int n, struct mu_buf *out)
 {
-	if (r->jobs)
+	if (r->counts_jobs)
 		mu_buf_printf(out, "%" PRId64, r->size[n]);
 	else
 		put_amount(r, r->size[n], out);
@@ -118,11 +165,16 @@ SIZE(1)
 SIZE(2)
 SIZE(3)
 SIZE(4)
+SIZE(5)
+SIZE(6)
+SIZE(7)
+SIZE(8)
+SIZE(9)
 GET(share)
 {
 	int64_t sum = 0;
 
-	for (int i = 0; i < SIZES && !c->report->jobs; i++)
+	for (int i = 0; i < REPORT_SIZES; i++)
 		sum += c->report->size[i];
 	mu_buf_printf(out, "%.2f%%", c->report->total ? 100.0 * (double)sum / (double)c->report->total : 0.0);
 }
@@ -131,61 +183,73 @@ static const struct cli_column columns[] = {
 #define MU_COLUMN_REPORT(name, heading, width, getter) {0, name, heading, width, 0, get_##getter},
 #include "proto/columns.def"
 };
-static const struct cli_columns set = {columns, sizeof columns / sizeof *columns};
+enum { COLUMNS = sizeof columns / sizeof *columns };
 
 /* ---- the request ---- */
 
-enum kind { K_CLUSTER, K_ACCOUNT_USER, K_USER_ACCOUNT, K_TOP, K_SIZES };
+enum kind { K_CLUSTER, K_TREE, K_GROUPS, K_TOP, K_SIZES, K_NODES, K_RESERVATION };
+#define BIT(key) (1u << (key))
 static const struct {
 	const char *family, *report;
 	enum kind kind;
+	unsigned keys;
 	const char *title, *format;
 } reports[] = {
-    {"cluster", "Utilization", K_CLUSTER, "Cluster Utilization",
-     "cluster,allocated,down,planneddown,idle,planned,reported"},
-    {"cluster", "AccountUtilizationByUser", K_ACCOUNT_USER, "Cluster/Account/User Utilization",
+    {"cluster", "Utilization", K_CLUSTER, 0, "Cluster Utilization", "cluster,allocated,down,planneddown,idle,planned,reported"},
+    {"cluster", "AccountUtilizationByUser", K_TREE, BIT(BY_ACCOUNT) | BIT(BY_USER), "Cluster/Account/User Utilization",
      "cluster,accounts,login,proper,used,energy"},
-    {"cluster", "UserUtilizationByAccount", K_USER_ACCOUNT, "Cluster/User/Account Utilization",
+    {"cluster", "UserUtilizationByAccount", K_GROUPS, BIT(BY_ACCOUNT) | BIT(BY_USER), "Cluster/User/Account Utilization",
      "cluster,login,proper,accounts,used,energy"},
-    {"job", "SizesByAccount", K_SIZES, "Job Sizes", "cluster,accounts,size0,size1,size2,size3,size4,share"},
-    {"user", "TopUsage", K_TOP, "Top %u Users", "cluster,login,proper,accounts,used,energy"},
+    {"cluster", "UserUtilizationByWCKey", K_GROUPS, BIT(BY_USER) | BIT(BY_WCKEY), "Cluster/User/WCKey Utilization",
+     "cluster,login,proper,wckey,used,energy"},
+    {"cluster", "WCKeyUtilizationByUser", K_GROUPS, BIT(BY_USER) | BIT(BY_WCKEY), "Cluster/WCKey/User Utilization",
+     "cluster,wckey,login,proper,used,energy"},
+    {"cluster", "UtilizationByPartition", K_GROUPS, BIT(BY_PARTITION), "Cluster/Partition Utilization",
+     "cluster,partition,jobs,used"},
+    {"cluster", "UtilizationByQOS", K_GROUPS, BIT(BY_QOS), "Cluster/QOS Utilization", "cluster,qos,jobs,used"},
+    {"cluster", "UtilizationByReservation", K_GROUPS, BIT(BY_RESERVATION), "Cluster/Reservation Utilization",
+     "cluster,reservation,jobs,used"},
+    {"cluster", "UtilizationByNode", K_NODES, 0, "Cluster/Node Utilization", "cluster,nodename,used"},
+    {"cluster", "UnusedDevices", K_GROUPS, BIT(BY_ACCOUNT) | BIT(BY_USER), "Devices held and not used",
+     "cluster,accounts,login,proper,used,unused"},
+    {"job", "SizesByAccount", K_SIZES, BIT(BY_ACCOUNT), "Job Sizes", "accounts"},
+    {"job", "SizesByAccountAndWcKey", K_SIZES, BIT(BY_ACCOUNT) | BIT(BY_WCKEY), "Job Sizes by Account and WCKey", "accounts,wckey"},
+    {"job", "SizesByWcKey", K_SIZES, BIT(BY_WCKEY), "Job Sizes by WCKey", "wckey"},
+    {"reservation", "Utilization", K_RESERVATION, 0, "Reservation Utilization", "cluster,name,start,end,tresname,allocated,idle"},
+    {"user", "TopUsage", K_TOP, BIT(BY_ACCOUNT) | BIT(BY_USER), "Top %u Users", "cluster,login,proper,accounts,used,energy"},
 };
 
 struct sreport {
 	struct cli *cli;
 	const struct cli_args *args;
 	enum kind kind;
+	unsigned keys;
 	const char *title, *format_text;
 	int64_t from, to;
-	enum unit unit;
-	const char *unit_heading;
-	char **tres;
-	size_t tress;
-	const char *users, *accounts;
+	enum report_unit unit;
+	const char *unit_heading, *grouping, *names, *prices_path;
+	struct report_filter filter;
+	struct report_sums sums;
+	struct report_price *price;
+	size_t prices;
+	uint32_t border[REPORT_SIZES - 1];
 	unsigned top;
-	bool print_jobs, group, format_given;
+	bool print_jobs, group, tree, format_given;
+	struct cli_column column[COLUMNS];
 	struct cli_format format;
 	struct cli_acct_style style;
-	void **row;
-	size_t rows;
-	void **assoc;
-	size_t assocs;
+	struct report_rows rows;
 	struct mu_buf out;
 };
 
 static int read_report(struct sreport *s, const char *family, const char *report, struct mu_err *err)
 {
-	if (strncasecmp(family, "reservation", strlen(family)) == 0)
-		return mu_fail(err, MU_EDISABLED, "reports of reservations are not part of this version");
-	if (strcasestr(report, "WCKey"))
-		return mu_fail(err, MU_EDISABLED,
-			       "%s: jobs are not accounted by wckey (AccountingStorageEnforce has no wckeys)",
-			       report);
 	for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
 		if (strncasecmp(reports[i].family, family, strlen(family)) != 0 ||
 		    strncasecmp(reports[i].report, report, strlen(report)) != 0)
 			continue;
 		s->kind = reports[i].kind;
+		s->keys = reports[i].keys;
 		s->title = reports[i].title;
 		s->format_text = reports[i].format;
 		return 0;
@@ -193,48 +257,59 @@ static int read_report(struct sreport *s, const char *family, const char *report
 	return mu_fail(err, MU_EINVAL, "Not valid report %s %s", family, report);
 }
 
+static int read_flag(struct sreport *s, const char *word, size_t len, struct mu_err *err)
+{
+	if (strncasecmp(word, "printjobcount", len) == 0 && len > 1)
+		s->print_jobs = true;
+	else if (strncasecmp(word, "grouping", len) == 0 || strncasecmp(word, "group", len) == 0)
+		s->group = true;
+	else if (strncasecmp(word, "tree", len) == 0)
+		s->tree = true;
+	else if (strncasecmp(word, "flatview", len) != 0 && strncasecmp(word, "all_clusters", len) != 0)
+		return mu_fail(err, MU_EINVAL, "Unknown condition: %s", word);
+	return 0;
+}
+
 static int read_key(struct sreport *s, char *word, struct mu_err *err)
 {
 	char *equal = strchr(word, '=');
 	size_t len = equal ? (size_t)(equal - word) : strlen(word);
 	const char *value = equal ? equal + 1 : "";
+	const struct {
+		const char *name;
+		const char **into;
+	} words[] = {{"users", &s->filter.users},     {"accounts", &s->filter.accounts},     {"wckeys", &s->filter.wckeys},
+		     {"grouping", &s->grouping},      {"partitions", &s->filter.partitions}, {"names", &s->names},
+		     {"prices", &s->prices_path},     {"format", &s->format_text}};
 
-	if (!equal && strncasecmp(word, "printjobcount", len) == 0 && len > 1) {
-		s->print_jobs = true;
-		return 0;
-	}
-	if (!equal && (strncasecmp(word, "grouping", len) == 0 || strncasecmp(word, "group", len) == 0)) {
-		s->group = true;
-		return 0;
-	}
 	if (!equal)
-		return mu_fail(err, MU_EINVAL, "Unknown condition: %s", word);
+		return read_flag(s, word, len, err);
 	if (strncasecmp(word, "start", len) == 0 || strncasecmp(word, "end", len) == 0) {
 		int64_t *at = tolower((unsigned char)word[0]) == 's' ? &s->from : &s->to;
 		if (mu_date_parse(value, cli_now_usec(), 0, &cli_zone, at, NULL))
 			return mu_fail(err, MU_EINVAL, "Invalid time specification (pos=0): %s", value);
 		return 0;
 	}
-	if (strncasecmp(word, "format", len) == 0) {
-		s->format_text = value;
-		s->format_given = true;
-	} else if (strncasecmp(word, "users", len) == 0)
-		s->users = value;
-	else if (strncasecmp(word, "accounts", len) == 0)
-		s->accounts = value;
-	else if (strncasecmp(word, "topcount", len) == 0)
-		s->top = (unsigned)strtoul(value, NULL, 10);
-	else if (strncasecmp(word, "clusters", len) == 0 || strncasecmp(word, "tree", len) == 0)
+	if (strncasecmp(word, "topcount", len) == 0) {
+		int64_t n;
+		int rc = mu_number_parse("topcount", value, 1, INT32_MAX, &n, err);
+		s->top = rc ? 0 : (unsigned)n;
+		return rc;
+	}
+	if (strncasecmp(word, "clusters", len) == 0)
 		return 0;
-	else
-		return mu_fail(err, MU_EINVAL, "Unknown condition: %.*s", (int)len, word);
-	return 0;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (len && strncasecmp(word, words[i].name, len) == 0) {
+			*words[i].into = value;
+			s->format_given = s->format_given || words[i].into == &s->format_text;
+			return 0;
+		}
+	return mu_fail(err, MU_EINVAL, "Unknown condition: %.*s", (int)len, word);
 }
 
 static int read_options(struct sreport *s, struct mu_err *err)
 {
-	const char *unit = cli_args_value(s->args, OPT_report_time),
-		   *tres = cli_args_value(s->args, OPT_report_tres);
+	const char *unit = cli_args_value(s->args, OPT_report_time), *tres = cli_args_value(s->args, OPT_report_tres);
 	bool plain = cli_args_has(s->args, OPT_mgr_parsable), bare = cli_args_has(s->args, OPT_mgr_parsable2);
 
 	s->unit = U_MINUTES;
@@ -247,10 +322,67 @@ static int read_options(struct sreport *s, struct mu_err *err)
 		}
 	if (unit)
 		return mu_fail(err, MU_EINVAL, "Invalid time format: %s", unit);
-	s->tres = cli_split(&s->cli->arena, tres ? tres : "cpu", &s->tress);
+	s->sums.tres = cli_split(&s->cli->arena, tres ? tres : "cpu", &s->sums.tress);
+	if (!s->sums.tress || s->sums.tress > REPORT_TRES_MAX)
+		return mu_fail(err, MU_EINVAL, "Between 1 and %d resources can be reported at once", REPORT_TRES_MAX);
 	if (plain || bare)
 		s->style = (struct cli_acct_style){.delimiter = "|", .trail = !bare};
+	return s->prices_path ? report_prices_read(s->cli, s->prices_path, &s->price, &s->prices, err) : 0;
+}
+
+/* grouping=50,250: below 50, from 50, from 250. */
+static int read_sizes(struct sreport *s, struct mu_err *err)
+{
+	size_t count;
+	char **words = cli_split(&s->cli->arena, s->grouping ? s->grouping : "50,250,500,1000", &count);
+
+	if (count >= REPORT_SIZES)
+		return mu_fail(err, MU_EINVAL, "grouping= takes at most %d numbers", REPORT_SIZES - 1);
+	for (size_t i = 0; i < count; i++) {
+		int64_t n;
+		int rc = mu_number_parse("grouping", words[i], i ? (int64_t)s->border[i - 1] + 1 : 1, UINT32_MAX, &n, err);
+		if (rc)
+			return rc;
+		s->border[i] = (uint32_t)n;
+	}
+	s->sums.border = s->border;
+	s->sums.borders = count;
 	return 0;
+}
+
+/* The columns, of which those of sizes have their headings from grouping=. */
+static int read_format(struct sreport *s, struct mu_err *err)
+{
+	struct cli_columns set = {s->column, COLUMNS};
+	struct mu_buf text MU_CLEANUP(mu_buf_free) = {0};
+	size_t borders = s->sums.borders;
+	bool named = s->sums.tress > 1 || strcasecmp(s->sums.tres[0], "cpu") != 0;
+
+	memcpy(s->column, columns, sizeof columns);
+	for (size_t i = 0; i < COLUMNS; i++) {
+		size_t n = strncmp(columns[i].name, "Size", 4) == 0 ? (size_t)(columns[i].name[4] - '0') : REPORT_SIZES;
+		if (n > borders)
+			continue;
+		uint32_t from = n ? s->border[n - 1] : 0;
+		s->column[i].heading = n == borders ? mu_arena_printf(&s->cli->arena, ">= %u CPUs", from)
+						    : mu_arena_printf(&s->cli->arena, "%u-%u CPUs", from, s->border[n] - 1);
+	}
+	if (s->format_given)
+		return cli_format_acct(&set, s->format_text, &s->cli->arena, &s->format, err);
+	mu_buf_str(&text, s->format_text);
+	if (s->kind == K_SIZES) {
+		mu_buf_reset(&text);
+		mu_buf_printf(&text, "cluster,%s", s->format_text);
+		for (size_t i = 0; i <= borders; i++)
+			mu_buf_printf(&text, ",size%zu", i);
+		mu_buf_str(&text, ",share");
+	} else if (named && s->kind != K_RESERVATION) {
+		mu_buf_reset(&text);
+		mu_buf_printf(&text, "cluster,tresname%s", strchr(s->format_text, ','));
+	}
+	if (s->prices_path && s->kind != K_CLUSTER && s->kind != K_RESERVATION)
+		mu_buf_str(&text, ",cost");
+	return cli_format_acct(&set, mu_arena_strdup(&s->cli->arena, (char *)text.data), &s->cli->arena, &s->format, err);
 }
 
 /* Yesterday, unless told otherwise; a start alone goes to the present. */
@@ -259,96 +391,12 @@ static int read_window(struct sreport *s, struct mu_err *err)
 	int64_t now = cli_now_usec();
 
 	if (!s->from)
-		mu_date_parse("midnight-1days", now, 0, &cli_zone, &s->from, NULL);
-	if (!s->from)
 		mu_date_parse("yesterday", now, 0, &cli_zone, &s->from, NULL);
 	if (!s->to)
 		mu_date_parse("midnight", now, 0, &cli_zone, &s->to, NULL);
 	if (s->to <= s->from && s->from < now)
 		s->to = now;
 	return s->to > s->from ? 0 : mu_fail(err, MU_EINVAL, "The end of the report lies before its start");
-}
-
-static int load(struct sreport *s, struct mu_err *err)
-{
-	Mu__Query ask = MU__QUERY__INIT, tree = MU__QUERY__INIT;
-
-	ask.has_what = ask.has_from_usec = ask.has_to_usec = 1;
-	ask.what = MU__WHAT__WHAT_USAGE;
-	ask.from_usec = s->from;
-	ask.to_usec = s->to;
-	int rc = cli_query_all(s->cli, &ask, &mu__usage_row__descriptor, &s->row, &s->rows, err);
-	tree.has_what = 1;
-	tree.what = MU__WHAT__WHAT_ASSOCS;
-	if (!rc)
-		rc = cli_query_all(s->cli, &tree, &mu__assoc_row__descriptor, &s->assoc, &s->assocs, err);
-	return rc;
-}
-
-/* ---- sums ---- */
-
-static int64_t used_of(const Mu__UsageRow *r, const char *tres)
-{
-	for (size_t i = 0; i < r->n_used; i++)
-		if (strcasecmp(r->used[i]->name, tres) == 0)
-			return r->used[i]->count;
-	return 0;
-}
-
-static int64_t sum_kind(const struct sreport *s, uint32_t kind, const char *tres)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < s->rows; i++)
-		if (((Mu__UsageRow *)s->row[i])->kind == kind)
-			sum += used_of(s->row[i], tres);
-	return sum;
-}
-
-static const char *parent_of(const struct sreport *s, const char *account)
-{
-	for (size_t i = 0; i < s->assocs; i++) {
-		const Mu__AssocRow *a = s->assoc[i];
-		if (a->account && !a->user && strcmp(a->account, account) == 0)
-			return a->parent ? a->parent : strcmp(account, "root") == 0 ? NULL : "root";
-	}
-	return strcmp(account, "root") == 0 ? NULL : "root";
-}
-
-static const char *account_of(const Mu__UsageRow *r)
-{
-	return r->account && *r->account ? r->account : "root";
-}
-
-/* Does ACCOUNT lie at or below ABOVE? The tree is no deeper than 64. */
-static bool is_below(const struct sreport *s, const char *account, const char *above)
-{
-	for (int depth = 0; account && depth < 64; depth++, account = parent_of(s, account))
-		if (strcmp(account, above) == 0)
-			return true;
-	return false;
-}
-
-static bool wanted(const struct sreport *s, const Mu__UsageRow *r)
-{
-	return r->kind == 1 && (!s->users || cli_in_list(s->users, r->user ? r->user : "")) &&
-	       (!s->accounts || cli_in_list(s->accounts, account_of(r)));
-}
-
-static int64_t sum_of(const struct sreport *s, const char *account, const char *user, bool below,
-		      const char *tres)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < s->rows; i++) {
-		const Mu__UsageRow *r = s->row[i];
-		if (!wanted(s, r) || (user && strcmp(r->user ? r->user : "", user) != 0))
-			continue;
-		if (!account ||
-		    (below ? is_below(s, account_of(r), account) : strcmp(account_of(r), account) == 0))
-			sum += used_of(r, tres);
-	}
-	return sum;
 }
 
 /* ---- lines ---- */
@@ -363,64 +411,26 @@ static void line(struct sreport *s, struct cli_report *r, const char *tres, int6
 	cli_acct_row(&s->format, &s->style, &cell, &s->out);
 }
 
-/* Pairs of account and user that used anything, each once. */
-struct pair {
-	const char *account, *user;
-	int64_t used; /* for sorting */
-};
-
-static size_t pairs(struct sreport *s, struct pair **ret, bool by_account)
+/* A line for each TRES of which the group had any. */
+static void group_lines(struct sreport *s, const struct report_group *g, int depth, bool named)
 {
-	struct pair *v = mu_arena_alloc(&s->cli->arena, (s->rows + 1) * sizeof *v);
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->rows; i++) {
-		const Mu__UsageRow *r = s->row[i];
-		size_t k = 0;
-		if (!wanted(s, r))
-			continue;
-		while (k < n && (strcmp(v[k].user, r->user) != 0 ||
-				 (by_account && strcmp(v[k].account, account_of(r)) != 0)))
-			k++;
-		if (k == n)
-			v[n++] = (struct pair){by_account ? account_of(r) : "", r->user, 0};
-		v[k].used += used_of(r, s->tres[0]);
+	for (size_t t = 0; t < s->sums.tress; t++) {
+		struct cli_report r = {.depth = depth, .used = g->used[t], .unused = g->unused[t], .cost = g->cost, .jobs = g->jobs};
+		for (int k = 0; k < REPORT_KEYS; k++)
+			r.key[k] = !named && k != BY_ACCOUNT ? "" : g->key[k];
+		if (g->used[t])
+			line(s, &r, s->sums.tres[t], report_total(&s->rows, ROW_CLUSTER, s->sums.tres[t]));
 	}
-	*ret = v;
-	return n;
-}
-
-static int by_names(const void *a, const void *b)
-{
-	const struct pair *x = a, *y = b;
-	int d = strcmp(x->account, y->account);
-
-	return d ? d : strcmp(x->user, y->user);
-}
-
-static int by_user(const void *a, const void *b)
-{
-	const struct pair *x = a, *y = b;
-	int d = strcmp(x->user, y->user);
-
-	return d ? d : strcmp(x->account, y->account);
-}
-
-static int by_use(const void *a, const void *b)
-{
-	const struct pair *x = a, *y = b;
-
-	return x->used != y->used ? (x->used > y->used ? -1 : 1) : strcmp(x->user, y->user);
 }
 
 static void print_cluster(struct sreport *s)
 {
-	for (size_t t = 0; t < s->tress; t++) {
-		const char *tres = s->tres[t];
+	for (size_t t = 0; t < s->sums.tress; t++) {
+		const char *tres = s->sums.tres[t];
 		struct cli_report r = {0};
-		int64_t total = sum_kind(s, 3, tres), planned = sum_kind(s, 5, tres), free;
-		r.allocated = sum_kind(s, 2, tres);
-		r.down = sum_kind(s, 4, tres);
+		int64_t total = report_total(&s->rows, ROW_CLUSTER, tres), planned = report_total(&s->rows, ROW_WAITED, tres), free;
+		r.allocated = report_total(&s->rows, ROW_NODE, tres);
+		r.down = report_total(&s->rows, ROW_DOWN, tres);
 		free = total - r.allocated - r.down;
 		r.planned = planned < free ? planned : free > 0 ? free : 0;
 		r.idle = free - r.planned;
@@ -428,84 +438,171 @@ static void print_cluster(struct sreport *s)
 	}
 }
 
-/* Accounts in the tree's order, each with all below it, then its own users. */
-static void print_account(struct sreport *s, const char *account, struct pair *v, size_t n)
+static void add_group(const struct sreport *s, struct report_group *sum, const struct report_group *g)
 {
-	for (size_t t = 0; t < s->tress; t++) {
-		struct cli_report r = {.account = account,
-				       .used = sum_of(s, account, NULL, true, s->tres[t])};
-		if (r.used)
-			line(s, &r, s->tres[t], sum_kind(s, 3, s->tres[t]));
+	for (size_t t = 0; t < s->sums.tress; t++) {
+		sum->used[t] += g->used[t];
+		sum->unused[t] += g->unused[t];
 	}
-	for (size_t i = 0; i < n; i++)
-		for (size_t t = 0; t < s->tress && strcmp(v[i].account, account) == 0; t++) {
-			struct cli_report r = {.account = account,
-					       .user = v[i].user,
-					       .used = sum_of(s, account, v[i].user, false, s->tres[t])};
-			if (r.used)
-				line(s, &r, s->tres[t], sum_kind(s, 3, s->tres[t]));
-		}
+	sum->jobs += g->jobs;
+	sum->cost += g->cost;
 }
 
-static void print_tree(struct sreport *s, const char *account, int depth, struct pair *v, size_t n)
+/* An account with all below it, then its own users, then the accounts below. */
+static void print_tree(struct sreport *s, const char *account, int depth, const struct report_group *v, size_t n)
 {
-	print_account(s, account, v, n);
-	for (size_t i = 0; depth < 64 && i < s->assocs; i++) {
-		const Mu__AssocRow *a = s->assoc[i];
-		const char *parent = a->account && !a->user ? parent_of(s, a->account) : NULL;
+	struct report_group sum = {.key = {[BY_ACCOUNT] = account}};
+	int indent = s->tree ? depth : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (report_below(&s->rows, v[i].key[BY_ACCOUNT], account))
+			add_group(s, &sum, &v[i]);
+	group_lines(s, &sum, indent, false);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(v[i].key[BY_ACCOUNT], account) == 0)
+			group_lines(s, &v[i], indent, true);
+	for (size_t i = 0; depth < TREE_DEPTH && i < s->rows.assocs; i++) {
+		const Mu__AssocRow *a = s->rows.assoc[i];
+		const char *parent = a->account && !a->user ? report_parent(&s->rows, a->account) : NULL;
 		if (parent && strcmp(parent, account) == 0)
 			print_tree(s, a->account, depth + 1, v, n);
 	}
 }
 
-static void print_pairs(struct sreport *s, struct pair *v, size_t n, bool by_account)
+static int by_user(const void *a, const void *b)
 {
-	for (size_t i = 0; i < n; i++)
-		for (size_t t = 0; t < s->tress; t++) {
-			const char *account = by_account ? v[i].account : NULL;
-			struct cli_report r = {.account = account ? account : "",
-					       .user = v[i].user,
-					       .used = sum_of(s, account, v[i].user, false, s->tres[t])};
-			if (r.used)
-				line(s, &r, s->tres[t], sum_kind(s, 3, s->tres[t]));
+	const struct report_group *x = a, *y = b;
+	int d = strcmp(x->key[BY_USER], y->key[BY_USER]);
+
+	d = d ? d : strcmp(x->key[BY_ACCOUNT], y->key[BY_ACCOUNT]);
+	return d ? d : strcmp(x->key[BY_WCKEY], y->key[BY_WCKEY]);
+}
+
+static int by_wckey(const void *a, const void *b)
+{
+	const struct report_group *x = a, *y = b;
+	int d = strcmp(x->key[BY_WCKEY], y->key[BY_WCKEY]);
+
+	return d ? d : strcmp(x->key[BY_USER], y->key[BY_USER]);
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct report_group *x = a, *y = b;
+
+	return x->used[0] != y->used[0] ? (x->used[0] > y->used[0] ? -1 : 1) : by_user(a, b);
+}
+
+static void print_groups(struct sreport *s)
+{
+	bool by_key = strncmp(s->title, "Cluster/WCKey", 13) == 0;
+	size_t n;
+	struct report_group *v = report_groups(&s->sums, s->keys, &s->cli->arena, &n);
+
+	if (n && (s->keys & BIT(BY_USER)))
+		qsort(v, n, sizeof *v, by_key ? by_wckey : by_user);
+	for (size_t i = 0; i < n; i++) {
+		if (by_key && (i == 0 || strcmp(v[i - 1].key[BY_WCKEY], v[i].key[BY_WCKEY]) != 0)) {
+			struct report_group sum = {.key = {[BY_WCKEY] = v[i].key[BY_WCKEY]}};
+			for (size_t k = i; k < n && strcmp(v[k].key[BY_WCKEY], v[i].key[BY_WCKEY]) == 0; k++)
+				add_group(s, &sum, &v[k]);
+			group_lines(s, &sum, 0, true);
 		}
+		group_lines(s, &v[i], 0, true);
+	}
 }
 
-static int size_of(uint32_t cpus)
+static void print_top(struct sreport *s)
 {
-	return cpus < 50 ? 0 : cpus < 250 ? 1 : cpus < 500 ? 2 : cpus < 1000 ? 3 : 4;
-}
+	size_t n;
+	struct report_group *v = report_groups(&s->sums, s->group ? BIT(BY_USER) : s->keys, &s->cli->arena, &n);
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	if (n)
+		qsort(v, n, sizeof *v, by_use);
+	for (size_t i = 0; i < n && i < s->top; i++)
+		group_lines(s, &v[i], 0, true);
 }
 
 static void print_sizes(struct sreport *s)
 {
-	const char **names = mu_arena_alloc(&s->cli->arena, (s->rows + 1) * sizeof *names);
-	size_t n = 0;
+	size_t n;
+	struct report_group *v = report_groups(&s->sums, s->keys, &s->cli->arena, &n);
+	int64_t sum = 0;
 
-	for (size_t i = 0; i < s->rows; i++) {
-		size_t k = 0;
-		if (!wanted(s, s->row[i]))
-			continue;
-		while (k < n && strcmp(names[k], account_of(s->row[i])) != 0)
-			k++;
-		if (k == n)
-			names[n++] = account_of(s->row[i]);
+	/* The share is that of the whole: of the cluster's time, or of the number of jobs. */
+	for (size_t i = 0; i < n && s->print_jobs; i++)
+		sum += (int64_t)v[i].jobs;
+	for (size_t i = 0; i < n; i++) {
+		struct cli_report r = {.counts_jobs = s->print_jobs, .cost = v[i].cost, .jobs = v[i].jobs};
+		memcpy(r.key, v[i].key, sizeof r.key);
+		memcpy(r.size, v[i].size, sizeof r.size);
+		line(s, &r, s->sums.tres[0], s->print_jobs ? sum : report_total(&s->rows, ROW_CLUSTER, s->sums.tres[0]));
 	}
-	if (n)
-		qsort(names, n, sizeof *names, by_text);
-	for (size_t k = 0; k < n; k++) {
-		struct cli_report r = {.account = names[k], .jobs = s->print_jobs};
-		for (size_t i = 0; i < s->rows; i++) {
-			const Mu__UsageRow *u = s->row[i];
-			if (wanted(s, u) && strcmp(account_of(u), names[k]) == 0)
-				r.size[size_of(u->cpus)] +=
-				    s->print_jobs ? (int64_t)u->jobs : used_of(u, s->tres[0]);
+}
+
+/* A line for each node, its rows of several pieces of the window added. */
+static void print_nodes(struct sreport *s)
+{
+	struct mu_map seen = {0};
+
+	for (size_t i = 0; i < s->rows.count; i++) {
+		const Mu__UsageRow *u = s->rows.row[i];
+		if (u->kind != ROW_NODE || mu_map_put_str(&seen, u->node, s))
+			continue;
+		for (size_t t = 0; t < s->sums.tress; t++) {
+			struct cli_report r = {.node = u->node};
+			for (size_t k = i; k < s->rows.count; k++)
+				if (s->rows.row[k]->kind == ROW_NODE && strcmp(s->rows.row[k]->node, u->node) == 0) {
+					r.used += report_used(s->rows.row[k], s->sums.tres[t]);
+					r.cost += s->rows.cost[k];
+				}
+			line(s, &r, s->sums.tres[t], report_total(&s->rows, ROW_CLUSTER, s->sums.tres[t]));
 		}
-		line(s, &r, s->tres[0], sum_kind(s, 3, s->tres[0]));
+	}
+	mu_map_clear(&seen);
+}
+
+/* What jobs that ran in the reservation held. */
+static int64_t held_in(const struct sreport *s, const char *name, const char *tres)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < s->rows.count; i++) {
+		const Mu__UsageRow *u = s->rows.row[i];
+		if (u->kind == ROW_JOBS && u->reservation && strcmp(u->reservation, name) == 0)
+			sum += report_used(u, tres);
+	}
+	return sum;
+}
+
+/* Several times of one reservation share what its jobs held: it is said with the last, for all of them. */
+static void print_reservations(struct sreport *s)
+{
+	for (size_t i = 0; i < s->rows.count; i++) {
+		const Mu__UsageRow *u = s->rows.row[i], *last = u;
+		int64_t end = 0;
+		bool first = true;
+		if (u->kind != ROW_RESERVATION || (s->names && !cli_in_list(s->names, u->reservation)))
+			continue;
+		for (size_t k = 0; k < i; k++)
+			first = first && !(s->rows.row[k]->kind == ROW_RESERVATION && strcmp(s->rows.row[k]->reservation, u->reservation) == 0);
+		if (!first)
+			continue;
+		for (size_t t = 0; t < s->sums.tress; t++) {
+			int64_t total = 0;
+			for (size_t k = i; k < s->rows.count; k++)
+				if (s->rows.row[k]->kind == ROW_RESERVATION && strcmp(s->rows.row[k]->reservation, u->reservation) == 0) {
+					last = s->rows.row[k];
+					total += report_used(last, s->sums.tres[t]);
+				}
+			end = last->end_usec;
+			struct cli_report r = {.key = {[BY_RESERVATION] = u->reservation}, .nodes = u->nodes, .flags = u->flags,
+					       .start_usec = u->start_usec, .end_usec = end,
+					       .allocated = held_in(s, u->reservation, s->sums.tres[t])};
+			r.used = r.allocated;
+			r.idle = total > r.allocated ? total - r.allocated : 0;
+			line(s, &r, s->sums.tres[t], total);
+		}
 	}
 }
 
@@ -536,43 +633,40 @@ static void print_title(const struct sreport *s)
 	if (s->kind == K_SIZES && s->print_jobs)
 		printf("Units are in number of jobs ran\n");
 	else
-		printf("Usage reported in %s %s\n",
-		       s->tress > 1 || strcasecmp(s->tres[0], "cpu") != 0 ? "TRES" : "CPU", s->unit_heading);
+		printf("Usage reported in %s %s\n", s->sums.tress > 1 || strcasecmp(s->sums.tres[0], "cpu") != 0 ? "TRES" : "CPU",
+		       s->unit_heading);
 	if (!parsable)
 		rule();
 }
 
-static void print_report(struct sreport *s)
+static void print_lines(struct sreport *s)
 {
-	struct pair *v;
-	size_t n = pairs(s, &v, s->kind != K_TOP || !s->group);
+	struct report_group *v;
+	size_t n;
 
-	print_title(s);
-	if (!cli_args_has(s->args, OPT_report_noheader))
-		cli_acct_heading(&s->format, &s->style, &s->out);
 	switch (s->kind) {
 	case K_CLUSTER:
 		print_cluster(s);
 		break;
-	case K_ACCOUNT_USER:
-		if (n)
-			qsort(v, n, sizeof *v, by_names);
+	case K_TREE:
+		v = report_groups(&s->sums, s->keys, &s->cli->arena, &n);
 		print_tree(s, "root", 0, v, n);
 		break;
-	case K_USER_ACCOUNT:
-		if (n)
-			qsort(v, n, sizeof *v, by_user);
-		print_pairs(s, v, n, true);
+	case K_GROUPS:
+		print_groups(s);
 		break;
 	case K_TOP:
-		if (n)
-			qsort(v, n, sizeof *v, by_use);
-		print_pairs(s, v, n < s->top ? n : s->top, !s->group);
+		print_top(s);
+		break;
+	case K_SIZES:
+		print_sizes(s);
+		break;
+	case K_NODES:
+		print_nodes(s);
 		break;
 	default:
-		print_sizes(s);
+		print_reservations(s);
 	}
-	fwrite(s->out.data ? (char *)s->out.data : "", 1, s->out.len, stdout);
 }
 
 static int prepare(struct sreport *s, struct mu_err *err)
@@ -582,23 +676,24 @@ static int prepare(struct sreport *s, struct mu_err *err)
 
 	if (args->word_count < 2)
 		return mu_fail(err, MU_EINVAL,
-			       "usage: sreport cluster|job|user REPORT [start=TIME] [end=TIME] ...");
+			       "usage: sreport cluster|job|reservation|user REPORT [start=TIME] [end=TIME] ...");
 	rc = read_report(s, args->words[0], args->words[1], err);
 	for (size_t i = 2; i < args->word_count && !rc; i++)
 		rc = read_key(s, args->words[i], err);
 	if (!rc)
 		rc = read_options(s, err);
 	if (!rc)
-		rc = read_window(s, err);
-	if (!rc && (s->tress > 1 || strcasecmp(s->tres[0], "cpu") != 0) && !s->format_given &&
-	    s->kind != K_SIZES)
-		s->format_text =
-		    mu_arena_printf(&s->cli->arena, "cluster,tresname%s", strchr(s->format_text, ','));
+		rc = read_sizes(s, err);
 	if (!rc)
-		rc = cli_format_acct(&set, s->format_text, &s->cli->arena, &s->format, err);
+		rc = read_window(s, err);
+	if (!rc)
+		rc = read_format(s, err);
 	if (!rc)
 		rc = cli_check_clusters(s->cli, args, err);
-	return rc ? rc : load(s, err);
+	s->sums.rows = &s->rows;
+	s->sums.filter = &s->filter;
+	s->sums.count_jobs = s->print_jobs;
+	return rc;
 }
 
 int cli_sreport(struct cli *c, int argc, char **argv)
@@ -610,11 +705,15 @@ int cli_sreport(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
-	if (prepare(&s, &err)) {
+	if (prepare(&s, &err) || report_rows_load(c, s.from, s.to, s.price, s.prices, &s.rows, &err)) {
 		cli_error(c, "%s", err.text);
 		return 1;
 	}
-	print_report(&s);
+	print_title(&s);
+	if (!cli_args_has(&args, OPT_report_noheader))
+		cli_acct_heading(&s.format, &s.style, &s.out);
+	print_lines(&s);
+	fwrite(s.out.data ? (char *)s.out.data : "", 1, s.out.len, stdout);
 	mu_buf_free(&s.out);
 	return 0;
 }

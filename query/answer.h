@@ -46,6 +46,7 @@ bool answer_may_see(const struct answer *a, uint32_t uid);
 bool answer_hides(const struct answer *a, unsigned private_bit);
 bool answer_is_caller(const struct answer *a, const char *user);
 int answer_people(struct answer *a); /* accounts, users and associations */
+int answer_reservations(struct answer *a);
 int answer_plain(struct answer *a, struct mu_view key, struct mu_view row);
 struct mu_view answer_page_key(const struct answer *a);
 bool answer_on_nodes(const struct answer *a, struct mu_view node_list);
@@ -57,6 +58,10 @@ int answer_acts(struct answer *a);
  * causes. */
 int answer_life(struct answer *a, uint32_t job, const char *node, uint64_t after, size_t max, Mu__Moment ***ret,
 		size_t *ret_count);
+/* Tells SINK what each reservation became and when, by name, then in order of time, up to the answer's own moment; an
+ * empty row: it went. A non-zero return ends the walk and is returned. */
+typedef int (*answer_resv_sink)(void *arg, const char *name, int64_t usec, struct mu_view row);
+int answer_resv_lives(struct answer *a, size_t max, answer_resv_sink sink, void *arg);
 /* Fills in what brought M about, out of its entry; FIRST: it is the job's first. */
 int answer_cause(struct answer *a, Mu__Moment *m, uint32_t job, const char *node, bool first);
 /* plan.c */

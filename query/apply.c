@@ -108,7 +108,9 @@ void view__config_changed(struct view *v, struct mu_view config_row)
 		     {"nodes", VIEW_PRIVATE_NODES},
 		     {"accounts", VIEW_PRIVATE_ACCOUNTS},
 		     {"users", VIEW_PRIVATE_USERS},
-		     {"usage", VIEW_PRIVATE_USAGE}};
+		     {"usage", VIEW_PRIVATE_USAGE},
+		     {"reservations", VIEW_PRIVATE_RESERVATIONS},
+		     {"events", VIEW_PRIVATE_EVENTS}};
 	unsigned private_data = 0;
 	Mu__ConfigRow *row = (Mu__ConfigRow *)mu_pb_unpack(&mu__config_row__descriptor, config_row.data,
 							   config_row.len, &arena);

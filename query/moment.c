@@ -1,8 +1,9 @@
-/* query/moment.c: the index of lives: when a job's or a node's state changed, and what people did to the
+/* query/moment.c: the index of lives: when a job's, a node's or a reservation's state changed, and what people did to the
  * cluster. Written with each entry's rows, read by why, --history and audit.
  *
  *   'J' be32 job, be64 pos -> i64 usec, JobRow of a few fields
  *   'N' node NUL, be64 pos -> i64 usec, NodeRow of a few fields
+ *   'V' reservation NUL, be64 pos -> i64 usec, ReservationRow; nothing more: it went
  *   'X' be64 usec, be64 pos, be32 part -> Moment of a few fields
  *
  * A record is the new face of the row where it differs from the face before, so folding an entry again writes
@@ -17,6 +18,7 @@
 enum { /* fields of rows and events, see proto/rows.proto, proto/event.proto, proto/why.proto */
        NODE_BASE = 30,
        NODE_FLAGS = 31,
+       RESV_IDLE = 23,
        ANSWER_NONCE = 2,
        ANSWER_CODE = 3,
        ANSWER_TEXT = 5,
@@ -118,9 +120,9 @@ static int job_moment(struct view_batch *b, const struct view_entry *entry, cons
 	return 0;
 }
 
-static size_t node_key(uint8_t *out, const void *name, size_t len, uint64_t pos)
+static size_t name_key(uint8_t *out, uint8_t kind, const void *name, size_t len, uint64_t pos)
 {
-	out[0] = 'N';
+	out[0] = kind;
 	memcpy(out + 1, name, len);
 	out[1 + len] = 0;
 	mu_put_be64(out + 2 + len, pos);
@@ -157,7 +159,39 @@ static int node_moment(struct view_batch *b, const struct view_entry *entry, con
 		if (found && same(&was, &is))
 			return 0;
 	}
-	put(b, key, node_key(key, row->key.bytes, row->key.len, entry->pos), entry, &is);
+	put(b, key, name_key(key, 'N', row->key.bytes, row->key.len, entry->pos), entry, &is);
+	return 0;
+}
+
+/* Since when it is idle is no change of its own; whoever integrates wants the rest whole. */
+static void resv_face(struct mu_view row, struct mu_buf *out)
+{
+	struct pick f;
+
+	while (pick_next(&row, &f))
+		if (f.number != RESV_IDLE)
+			mu_buf_add(out, f.begin, (size_t)(f.end - f.begin));
+}
+
+static int resv_moment(struct view_batch *b, const struct view_entry *entry, const struct view_row *row,
+		       struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf was = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf is = {0};
+	struct mu_view before = {0};
+	uint8_t key[VIEW_KEY_MAX + 16];
+	int found = view__row(b, SCH_ROW_RESERVATION, row->key.bytes, row->key.len, &hold, &before, err);
+
+	if (found < 0)
+		return found;
+	if (found)
+		resv_face(before, &was);
+	if (!row->gone)
+		resv_face(row->row, &is);
+	if (found && same(&was, &is))
+		return 0;
+	put(b, key, name_key(key, 'V', row->key.bytes, row->key.len, entry->pos), entry, &is);
 	return 0;
 }
 
@@ -244,6 +278,8 @@ int view__moments(struct view_batch *b, const struct view_entry *entry, struct m
 
 	for (size_t i = 0; i < entry->row_count && code == 0; i++) {
 		const struct view_row *row = &entry->rows[i];
+		if (row->key.kind == SCH_ROW_RESERVATION && entry->header.data)
+			code = resv_moment(b, entry, row, err);
 		if (row->gone)
 			continue;
 		/* Where a whole State came, filling in tells how its jobs came to be what they are. */
@@ -401,7 +437,7 @@ int answer_life(struct answer *a, uint32_t job, const char *node, uint64_t after
 	if (node && strlen(node) > SCH_KEY_MAX - 1)
 		return MU_ENOENT;
 	if (node) {
-		len = node_key(from, node, strlen(node), after + 1);
+		len = name_key(from, 'N', node, strlen(node), after + 1);
 	} else {
 		mu_put_be32(from + 1, job);
 		mu_put_be64(from + 5, after + 1);
@@ -475,6 +511,25 @@ static int add_life(struct answer *a, uint32_t index, uint32_t job, const char *
 	return code;
 }
 
+int answer_resv_lives(struct answer *a, size_t max, answer_resv_sink sink, void *arg)
+{
+	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
+	uint8_t from[1] = {'V'}, to[1] = {'V' + 1};
+	int code = 0;
+
+	view__scan(a->source.v, a->source.snapshot, VIEW_INDEX, (struct mu_view){from, 1}, (struct mu_view){to, 1}, &scan);
+	for (; view__scan_valid(&scan) && code == 0; view__scan_next(&scan)) {
+		struct mu_view key = view__scan_key(&scan), value = view__scan_value(&scan);
+		if (key.len < 1 + 1 + 8 || value.len < 8 || mu_get_be64(key.data + key.len - 8) > a->source.pos)
+			continue;
+		if (max-- == 0)
+			return mu_fail(a->err, MU_ELIMIT, "the archive tells of too many changes of reservations");
+		code = sink(arg, (const char *)key.data + 1, (int64_t)mu_get_be64(value.data),
+			    (struct mu_view){value.data + 8, value.len - 8});
+	}
+	return code ? code : view__scan_end(&scan, "reading the lives of reservations", a->err);
+}
+
 int answer_moments(struct answer *a)
 {
 	const Mu__Query *q = a->query;
@@ -491,7 +546,7 @@ int answer_moments(struct answer *a)
 	for (size_t i = 0; i < q->n_job && code == 0; i++, index++)
 		if (index >= from)
 			code = add_life(a, index, q->job[i], NULL, index == from ? after : 0);
-	if ((a->private_data & VIEW_PRIVATE_NODES) && !a->caller->operator)
+	if (answer_hides(a, VIEW_PRIVATE_NODES | VIEW_PRIVATE_EVENTS))
 		return code;
 	while (code == 0 && mu_map_seek(&a->nodes, key, len, key != NULL, &key, &len)) {
 		char *name = mu_arena_alloc(a->arena, len + 1);

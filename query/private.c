@@ -1,8 +1,9 @@
-/* query/private.c: accounts, users and associations, and what PrivateData hides of them: people who are no
+/* query/private.c: accounts, users, associations and reservations, and what PrivateData hides of them: people who are no
  * operators see themselves and the accounts that they belong to or coordinate. */
 #include <string.h>
 
 #include "proto/pb.h"
+#include "proto/reservation.pb-c.h"
 #include "query/answer.h"
 #include "query/store.h"
 
@@ -137,6 +138,64 @@ int answer_people(struct answer *a)
 	else if (code == 0)
 		code =
 		    source_each(&a->source, SCH_ROW_ASSOC, all, answer_page_key(a), add_assoc, &mine, a->err);
+	mu_map_clear(&mine.accounts);
+	mu_map_clear(&mine.above);
+	return code;
+}
+
+static bool in_texts(char *const *texts, size_t count, const char *word)
+{
+	for (size_t i = 0; i < count; i++)
+		if (word && strcmp(texts[i], word) == 0)
+			return true;
+	return false;
+}
+
+static bool in_accounts(const struct mine *m, const Mu__ReservationRow *v)
+{
+	for (size_t i = 0; i < v->n_account; i++)
+		if (mu_map_get_str(&m->accounts, v->account[i]))
+			return true;
+	return false;
+}
+
+/* May the caller run in it? */
+static bool is_open(const struct mine *m, const Mu__ReservationRow *v)
+{
+	bool user = in_texts(v->user, v->n_user, m->a->caller->user);
+
+	if (v->n_user && (v->deny_users ? !user : user))
+		return true;
+	return v->n_account && (v->deny_accounts ? !in_accounts(m, v) : in_accounts(m, v));
+}
+
+static int add_reservation(void *arg, struct mu_view key, struct mu_view row, struct mu_err *err)
+{
+	struct mine *m = arg;
+	struct mu_arena arena = {0};
+	bool shown = true;
+
+	(void)err;
+	if (answer_hides(m->a, VIEW_PRIVATE_RESERVATIONS)) {
+		const Mu__ReservationRow *v =
+		    (Mu__ReservationRow *)mu_pb_unpack(&mu__reservation_row__descriptor, row.data, row.len, &arena);
+		shown = v && is_open(m, v);
+	}
+	mu_arena_free(&arena);
+	return shown ? answer_plain(m->a, key, row) : 0;
+}
+
+int answer_reservations(struct answer *a)
+{
+	struct mine mine = {.a = a};
+	struct mu_view all = {0};
+	int code = 0;
+
+	if (answer_hides(a, VIEW_PRIVATE_RESERVATIONS))
+		code = source_each(&a->source, SCH_ROW_ASSOC, all, all, find_mine, &mine, a->err);
+	if (code == 0)
+		code = source_each(&a->source, SCH_ROW_RESERVATION, all, answer_page_key(a), add_reservation, &mine,
+				   a->err);
 	mu_map_clear(&mine.accounts);
 	mu_map_clear(&mine.above);
 	return code;

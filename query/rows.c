@@ -435,7 +435,7 @@ static int answer_what(struct answer *a)
 	case MU__WHAT__WHAT_WHY:
 		return answer_why(a);
 	case MU__WHAT__WHAT_RESERVATIONS:
-		return answer_all(a, SCH_ROW_RESERVATION, add_any);
+		return answer_reservations(a);
 	case MU__WHAT__WHAT_SHARES:
 	case MU__WHAT__WHAT_PRIORITY:
 		return answer_computed(a);

@@ -1,5 +1,6 @@
 """Reports of use, events as they happen, waiting for a state, differences between two moments."""
 import json
+import os
 import subprocess
 
 from harness import USER, check, equal, local, test, wait_until
@@ -10,6 +11,20 @@ NAME = "nobody"
 def amounts(c, *words):
     """Lines of a report in seconds, without headings."""
     return [line.split("|") for line in c.run("sreport", "-n", "-P", "-t", "Seconds", *words, "start=now-1hour", "end=now+1minute").ok().out.splitlines()]
+
+
+def reserved(c):
+    """A reservation's time is kept, also when it is gone; what its jobs held of it is told apart."""
+    c.run("scontrol", "create", "reservation", "reservationname=show", "starttime=now", "duration=60", "users=root", "nodes=n1").ok()
+    job = c.sbatch("-n2", "--reservation=show", "--wrap", "sleep 2")
+    c.wait_ended(job)
+    used = int(c.run("sacct", "-X", "-n", "-P", "-o", "CPUTimeRAW", "-j", job).ok().out)
+    c.run("scontrol", "delete", "reservation", "show").ok()
+    row = amounts(c, "reservation", "utilization", "format=name,allocated,idle,totaltime")[0]
+    equal(row[:2], ["show", str(used)], "the use of the reservation")
+    check(int(row[1]) + int(row[2]) == int(row[3]) > used, "allocated and idle are not the whole: %s", row)
+    equal(dict(amounts(c, "cluster", "UtilizationByReservation", "format=reservation,used"))["show"], str(used), "the use by reservation")
+    return job
 
 
 @test(build="plain")
@@ -47,10 +62,28 @@ def test_reports(t):
     check(int(gpus[0]) >= 2, "GPU seconds are %s", gpus)
     head = c.run("sreport", "cluster", "utilization").ok().out.splitlines()
     check(head[1].startswith("Cluster Utilization ") and head[2] == "Usage reported in CPU Minutes", "the heading reads %s", head)
-    for words, piece in ((["reservation", "utilization"], "reservations"), (["cluster", "UserUtilizationByWckey"], "wckey"),
-                         (["cluster", "nosuch"], "Not valid report"), (["-t", "Weeks", "cluster", "utilization"], "Invalid time format")):
+    for what, key in (("UtilizationByPartition", "partition"), ("UtilizationByQOS", "qos"), ("UtilizationByNode", "nodename"),
+                      ("UserUtilizationByWCKey", "wckey"), ("UtilizationByReservation", "reservation")):
+        rows = amounts(c, "cluster", what, "format=%s,used" % key)
+        equal(sum(int(n) for _, n in rows), total, "the use of cluster %s" % what)
+    narrow = amounts(c, "job", "sizes", "grouping=2,4", "format=accounts,size0,size1,size2")
+    equal(sum(int(n) for row in narrow for n in row[1:]), total, "the use by other sizes")
+    equal([sum(int(row[k]) > 0 for row in narrow) for k in (1, 2, 3)], [1, 1, 1], "who ran which size")
+    # Money: half of the price is that of a time before these jobs.
+    prices = os.path.join(c.home, "prices")
+    with open(prices, "w") as f:
+        f.write("# from  TRES  for an hour\n2020-01-01 cpu 1000\n2021-01-01 cpu 36.00\n2021-01-01 gres/gpu 0\n")
+    bill = amounts(c, "user", "top", "prices=" + prices, "format=login,cost")
+    equal(sum(round(float(n) * 100) for _, n in bill), total, "the bill in hundredths, at one for a second")
+    with open(prices, "a") as f:
+        f.write("never cpu\n")
+    done = c.run("sreport", "user", "top", "prices=" + prices)
+    check(done.code == 1 and "line 5" in done.err, "a price without an amount: %r", done.err)
+    for words, piece in ((["cluster", "nosuch"], "Not valid report"), (["-t", "Weeks", "cluster", "utilization"], "Invalid time format"),
+                         (["user", "top", "topcount=x"], "topcount"), (["job", "sizes", "grouping=4,2"], "grouping")):
         done = c.run("sreport", *words)
         check(done.code == 1 and piece in done.err, "sreport %s: %d %r", words, done.code, done.err)
+    jobs.append(reserved(c))
     said = c.run("seff", jobs[0]).ok().out
     check("Job ID: %d\n" % jobs[0] in said and "CPU Efficiency: " in said and "State: COMPLETED (exit code 0)" in said, "seff says %r", said)
     equal(c.run("seff", 9999).code, 1, "seff of an unknown job")
