@@ -62,6 +62,84 @@ static void open_to(struct cli *c)
 	c->has_conf = true;
 }
 
+/* The follower's socket where it is on this host, else its address. */
+static void open_follower(struct cli *c)
+{
+	const char *ipc[1], *tcp[CLI_CONTROLLERS_MAX];
+	unsigned ipcs = 0, tcps = 0;
+	size_t count;
+	char **words = cli_split(&c->arena, c->conf.follower, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		const char *word = words[i] + strspn(words[i], " ");
+		if (*word == '/' && !ipcs && access(word, F_OK) == 0)
+			ipc[ipcs++] = mu_arena_printf(&c->arena, "ipc://%s", word);
+		else if (*word != '/' && tcps < CLI_CONTROLLERS_MAX)
+			tcp[tcps++] = mu_arena_printf(&c->arena, "tcp://%s", word);
+	}
+	c->local = ipcs ? wire_client_new(ipc, ipcs) : NULL;
+	c->all_local = ipcs > 0;
+	c->remote = tcps ? wire_client_new(tcp, tcps) : NULL;
+}
+
+int cli_turn_to(struct cli *c, const char *cluster, struct mu_err *err)
+{
+	struct cli_conf conf;
+	int rc = cli_conf_read(&c->arena, &conf, err);
+
+	if (rc)
+		return rc;
+	c->local = c->local ? wire_client_free(c->local) : NULL;
+	c->remote = c->remote ? wire_client_free(c->remote) : NULL;
+	c->conf = conf;
+	c->has_conf = true;
+	c->age_told = false;
+	c->followed = NULL;
+	if (strcasecmp(cluster, conf.cluster) == 0) {
+		open_to(c);
+		return 0;
+	}
+	if (!conf.follower)
+		return mu_fail(
+		    err, MU_EINVAL,
+		    "'%s' can't be reached now, or it is an invalid entry for --cluster; this cluster is %s",
+		    cluster, conf.cluster);
+	c->followed = c->conf.cluster = mu_arena_strdup(&c->arena, cluster);
+	open_follower(c);
+	return c->local || c->remote ? 0 : mu_fail(err, MU_ECONNECT, "The follower %s is not there", conf.follower);
+}
+
+int cli_cluster_names(struct cli *c, const char *list, char ***ret, size_t *ret_count, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	void **rows = NULL;
+	size_t n = 0;
+	int rc;
+
+	if (strcasecmp(list, "all") != 0) {
+		*ret = cli_split(&c->arena, list, ret_count);
+		return 0;
+	}
+	rc = cli_open(c, err);
+	if (rc)
+		return rc;
+	char *own = mu_arena_strdup(&c->arena, c->conf.cluster);
+	if (c->conf.follower) {
+		ask.has_what = 1;
+		ask.what = MU__WHAT__WHAT_FOLLOWED;
+		rc = cli_turn_to(c, "", err);
+		if (!rc)
+			rc = cli_query_all(c, &ask, &mu__followed_row__descriptor, &rows, &n, err);
+	}
+	*ret = mu_arena_alloc(&c->arena, (n + 1) * sizeof **ret);
+	(*ret)[0] = own;
+	*ret_count = 1;
+	for (size_t i = 0; i < n && !rc; i++)
+		if (strcasecmp(((Mu__FollowedRow *)rows[i])->name, own) != 0)
+			(*ret)[(*ret_count)++] = ((Mu__FollowedRow *)rows[i])->name;
+	return rc ? rc : cli_turn_to(c, own, err);
+}
+
 int cli_open(struct cli *c, struct mu_err *err)
 {
 	int rc;
@@ -221,7 +299,7 @@ static int ask_round(struct cli *c, struct mu_view body, unsigned left_msec, Mu_
 	}
 	wire_client_patience(c->remote, patience);
 	rc = ask_remote(c, body, left_msec, ret, err);
-	if (rc == MU_EAUTH && !anyone_listens(c))
+	if (rc == MU_EAUTH && !c->followed && !anyone_listens(c))
 		return mu_fail(err, MU_ECONNECT, "%s", mu_strerror(MU_ECONNECT));
 	return rc;
 }
@@ -246,16 +324,17 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 	request->id = &id;
 	snprintf(client, sizeof client, "%s " MU_VERSION, c->name);
 	request->client = client;
+	request->cluster = (char *)c->followed;
 	mu_pb_pack(&request->base, &body);
 	request->id = NULL;
-	request->client = NULL;
+	request->client = request->cluster = NULL;
 	for (unsigned tries = 0;; tries++) {
 		int64_t left = until - monotonic_msec();
 
 		rc = ask_round(c, (struct mu_view){body.data, body.len}, left < 1 ? 1 : (unsigned)left, ret,
 			       err);
 		/* A local controller that is being restarted has no socket for a moment. */
-		if (rc == MU_ECONNECT && !c->local && monotonic_msec() + RETRY_MSEC < until) {
+		if (rc == MU_ECONNECT && !c->local && !c->followed && monotonic_msec() + RETRY_MSEC < until) {
 			nanosleep(&(struct timespec){.tv_nsec = RETRY_MSEC * 1000000L}, NULL);
 			c->remote = wire_client_free(c->remote);
 			open_to(c);
@@ -361,9 +440,9 @@ int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct
 			return rc;
 		if (rows->age_usec > AGE_TOLD_USEC && !c->age_told) {
 			cli_say(c,
-				"no controller leads at present; this is how things stood %" PRId64
-				" seconds ago",
-				rows->age_usec / 1000000);
+				"%s%s; this is how things stood %" PRId64 " seconds ago",
+				c->followed ? c->followed : "no controller leads at present",
+				c->followed ? " is away" : "", rows->age_usec / 1000000);
 			c->age_told = true;
 		}
 		take_moment(c, rows);

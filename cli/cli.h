@@ -27,6 +27,7 @@ struct cli_conf {
 	const char *path;
 	const char *cluster;
 	const char *run_dir, *key_dir;
+	const char *follower; /* MusterFollower: who answers for other clusters; NULL: nobody */
 	const char *srun_prolog, *srun_epilog; /* NULL: none */
 	unsigned port;
 	unsigned message_timeout_sec, kill_wait_sec;
@@ -52,6 +53,8 @@ struct cli {
 	bool all_local, skip_local;
 	bool age_told;
 	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
+	const char *followed;  /* the cluster that the follower is asked about; NULL: the controllers are */
+	bool many;	       /* --clusters named others: each is turned to */
 	const char *at;	       /* "" or NULL: now; else "@POS" or "=USEC" */
 	int64_t now_usec;      /* cluster time of the last answer, else the host's */
 	/* Every answer of one showing is of one position and moment (with --json and --as-of). */
@@ -104,6 +107,10 @@ int cli_query_all(struct cli *c, Mu__Query *query, const ProtobufCMessageDescrip
 int cli_open(struct cli *c, struct mu_err *err);
 /* A context whose only controller is number INDEX of the configuration; end it with cli_done. */
 int cli_open_one(struct cli *c, unsigned index, struct cli *ret, struct mu_err *err);
+/* Turns C to CLUSTER: its own by its controllers, another by the follower. 0, or a sentence. */
+int cli_turn_to(struct cli *c, const char *cluster, struct mu_err *err);
+/* The names of the clusters that LIST ("a,b", or "all") means, in C's arena. */
+int cli_cluster_names(struct cli *c, const char *list, char ***ret, size_t *ret_count, struct mu_err *err);
 void cli_done(struct cli *c); /* closes connections, frees the arena */
 /* Says which moment was shown where --as-of asks for it; the next answer may be of another. */
 void cli_as_of(struct cli *c);

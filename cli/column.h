@@ -26,6 +26,7 @@ struct cli_cell {
 	int64_t now_usec;
 	int64_t from_usec, to_usec; /* sacct -T: times are cut to it; 0: no limit */
 	unsigned flags;
+	const struct mu_map *qos_ids; /* sacct: name -> Mu__QosRow; NULL: not asked for */
 	char unit; /* sacct --units: 0, or one of K M G T P */
 	/* sacctmgr, sshare, sprio */
 	const struct cli_mgr_cell *mgr;

@@ -4,6 +4,7 @@
 
 #include "cli/array.h"
 #include "cli/column.h"
+#include "proto/base/map.h"
 #include "proto/states.h"
 #include "proto/usage.h"
 
@@ -144,6 +145,13 @@ GET(partition)
 GET(qos)
 {
 	text(out, is_step(c) ? "" : c->job->qos);
+}
+GET(qos_raw)
+{
+	const Mu__QosRow *q = c->qos_ids && c->job->qos ? mu_map_get_str(c->qos_ids, c->job->qos) : NULL;
+
+	if (!is_step(c))
+		mu_buf_printf(out, "%u", q ? q->id : 0);
 }
 GET(qos_asked)
 {

@@ -142,6 +142,8 @@ static int take(struct cli_conf *conf, const char *key, const char *value, struc
 		conf->srun_epilog = value;
 	else if (strcasecmp(key, "MusterRunDir") == 0)
 		conf->run_dir = value;
+	else if (strcasecmp(key, "MusterFollower") == 0)
+		conf->follower = value;
 	else if (strcasecmp(key, "MusterKeyDir") == 0)
 		conf->key_dir = value;
 	return 0;

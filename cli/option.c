@@ -458,7 +458,7 @@ int cli_check_clusters(struct cli *c, const struct cli_args *args, struct mu_err
 	struct cli_conf conf;
 	int rc;
 
-	if (!asked || strcasecmp(asked, "all") == 0)
+	if (!asked || strcasecmp(asked, "all") == 0 || c->many)
 		return 0;
 	rc = cli_conf_read(&c->arena, &conf, err);
 	if (rc)
@@ -469,6 +469,39 @@ int cli_check_clusters(struct cli *c, const struct cli_args *args, struct mu_err
 		    "'%s' can't be reached now, or it is an invalid entry for --cluster; this cluster is %s",
 		    asked, conf.cluster);
 	return 0;
+}
+
+int cli_each_cluster(struct cli *c, const struct cli_args *args, cli_cluster_fn run)
+{
+	const char *list = cli_args_has(args, OPT_allclusters) ? "all" : cli_args_value(args, OPT_clusters);
+	struct mu_err err = {0};
+	struct cli_conf own;
+	char **names;
+	size_t count;
+	int worst = 0;
+
+	if (!list)
+		return run(c, args, true);
+	if (cli_conf_read(&c->arena, &own, &err) || cli_cluster_names(c, list, &names, &count, &err)) {
+		cli_error(c, "%s", err.text);
+		return 1;
+	}
+	if (count == 1 && strcasecmp(names[0], own.cluster) == 0)
+		return run(c, args, true);
+	if (cli_args_has(args, OPT_json)) {
+		cli_error(c, "--json shows one cluster at a time");
+		return 1;
+	}
+	c->many = true;
+	for (size_t i = 0; i < count; i++) {
+		int rc = 1;
+		if (cli_turn_to(c, names[i], &err))
+			cli_error(c, "%s", err.text);
+		else
+			rc = run(c, args, i == 0);
+		worst = rc > worst ? rc : worst;
+	}
+	return worst;
 }
 
 int cli_take_at(struct cli *c, const struct cli_args *args, struct mu_err *err)

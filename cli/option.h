@@ -64,6 +64,10 @@ struct cli;
 int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cli_args *ret, int *ret_exit);
 /* --at of a command that asks for everything as of one moment: 0, or a sentence. */
 int cli_take_at(struct cli *c, const struct cli_args *args, struct mu_err *err);
+/* Calls RUN for each cluster that --clusters (or sacct's --allclusters) names, C turned to it; for the configured one
+ * alone, as it is, where it names no other. FIRST is false for those behind the first. The worst exit code. */
+typedef int (*cli_cluster_fn)(struct cli *c, const struct cli_args *args, bool first);
+int cli_each_cluster(struct cli *c, const struct cli_args *args, cli_cluster_fn run);
 /* --clusters may name the configured cluster only: 0, or MU_EINVAL naming both. */
 int cli_check_clusters(struct cli *c, const struct cli_args *args, struct mu_err *err);
 

@@ -13,6 +13,7 @@
 #include "cli/model.h"
 #include "cli/option.h"
 #include "cli/spec.h"
+#include "proto/base/map.h"
 #include "proto/states.h"
 
 #define FORMAT_DEFAULT "jobid,jobname,partition,account,alloccpus,state,exitcode"
@@ -43,8 +44,9 @@ struct sacct {
 	uint32_t nodes[2], cpus[2];
 	int64_t limit[2];
 	unsigned cell_flags;
+	struct mu_map qos; /* by name, where their numbers are shown */
 	char unit;
-	bool jobs_only, duplicates;
+	bool jobs_only, duplicates, more; /* more: of another cluster, under the same heading */
 };
 
 /* ---- filters that the query does not have ---- */
@@ -77,7 +79,9 @@ static bool job_wanted(const struct sacct *s, const Mu__JobRow *j)
 {
 	const Mu__JobSpec *spec = cli_job_spec(j);
 	const char *wckeys = cli_args_value(s->args, OPT_wckeys),
-		   *features = cli_args_value(s->args, OPT_constraints);
+		   *features = cli_args_value(s->args, OPT_constraints),
+		   *assocs = cli_args_value(s->args, OPT_associations);
+	char assoc[16];
 
 	if (!in_range(s->nodes, j->node_count ? j->node_count : j->nodes_min) ||
 	    !in_range(s->cpus, j->cpus_total))
@@ -89,6 +93,9 @@ static bool job_wanted(const struct sacct *s, const Mu__JobRow *j)
 	if (wckeys && !cli_in_list(wckeys, spec->wckey))
 		return false;
 	if (features && (!spec->features || !cli_in_list(features, spec->features)))
+		return false;
+	snprintf(assoc, sizeof assoc, "%u", j->assoc);
+	if (assocs && !cli_in_list(assocs, assoc))
 		return false;
 	return group_wanted(s, j);
 }
@@ -123,6 +130,7 @@ static void print_cell(const struct sacct *s, const Mu__HistRow *row, const Mu__
 
 	cell.cluster = s->cli->conf.cluster;
 	cell.arena = &s->cli->arena;
+	cell.qos_ids = &s->qos;
 	if (cli_args_has(s->args, OPT_truncate)) {
 		cell.from_usec = s->query.from_usec;
 		cell.to_usec = s->query.to_usec;
@@ -165,13 +173,18 @@ static void print_row(const struct sacct *s, const Mu__HistRow *row, struct mu_b
 	}
 }
 
-static int print_script(const struct sacct *s, const Mu__HistRow *row)
+/* The script, or (ENVIRONMENT) what the job was submitted with, NAME=VALUE on each line. */
+static int print_blob(const struct sacct *s, const Mu__HistRow *row, bool environment)
 {
+	const Mu__JobSpec *spec = cli_job_spec(row->job);
 	uint64_t offset = 0, total = 1;
 
-	printf("Batch Script for "
-	       "%u\n--------------------------------------------------------------------------------\n",
-	       row->job->id);
+	printf("%s for %u\n--------------------------------------------------------------------------------\n",
+	       environment ? "Environment used" : "Batch Script", row->job->id);
+	if (!(environment ? spec->has_env_hash : spec->has_script_hash)) {
+		printf("NONE\n");
+		return 0;
+	}
 	while (offset < total) {
 		Mu__Request request = MU__REQUEST__INIT;
 		Mu__BlobAsk ask = MU__BLOB_ASK__INIT;
@@ -179,7 +192,7 @@ static int print_script(const struct sacct *s, const Mu__HistRow *row)
 		struct mu_err err = {0};
 
 		ask.has_hash = ask.has_offset = ask.has_job = 1;
-		ask.hash = cli_job_spec(row->job)->script_hash;
+		ask.hash = environment ? spec->env_hash : spec->script_hash;
 		ask.offset = offset;
 		ask.job = row->job->id;
 		request.ask_case = MU__REQUEST__ASK_BLOB;
@@ -190,6 +203,9 @@ static int print_script(const struct sacct *s, const Mu__HistRow *row)
 		}
 		if (reply->answer_case != MU__REPLY__ANSWER_BLOB || !reply->blob->data.len)
 			break;
+		for (size_t i = 0; environment && i < reply->blob->data.len; i++)
+			if (!reply->blob->data.data[i])
+				reply->blob->data.data[i] = '\n';
 		fwrite(reply->blob->data.data, 1, reply->blob->data.len, stdout);
 		offset += reply->blob->data.len;
 		total = reply->blob->total;
@@ -260,7 +276,8 @@ static int list(struct sacct *s)
 	struct mu_err err = {0};
 	void **rows;
 	size_t count;
-	bool json = cli_args_has(s->args, OPT_json), scripts = cli_args_has(s->args, OPT_batch_script);
+	bool json = cli_args_has(s->args, OPT_json), env = cli_args_has(s->args, OPT_env_vars),
+	     scripts = env || cli_args_has(s->args, OPT_batch_script);
 	int rc = s->ids && whole_hetjob(s) > 0 ? widen(s, &err) : 0;
 
 	if (rc) {
@@ -280,7 +297,7 @@ static int list(struct sacct *s)
 	if (json) {
 		cli_model_begin(s->cli, &model);
 		json_array(&model.json, "jobs");
-	} else if (!scripts && !cli_args_has(s->args, OPT_noheader_acct)) {
+	} else if (!scripts && !s->more && !cli_args_has(s->args, OPT_noheader_acct)) {
 		cli_acct_heading(&s->format, &s->style, &out);
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -298,7 +315,7 @@ static int list(struct sacct *s)
 		if (json)
 			cli_model_history(&model.json, s->cli, row);
 		else if (scripts)
-			rc |= print_script(s, row);
+			rc |= print_blob(s, row, env && !cli_args_has(s->args, OPT_batch_script));
 		else
 			print_row(s, row, &out);
 		if (!json && out.len > 60000) {
@@ -437,6 +454,27 @@ static int read_format(struct sacct *s, struct mu_err *err)
 	return cli_format_acct(&cli_acct_columns, text, &s->cli->arena, &s->format, err);
 }
 
+/* The numbers of QOSs, where a column shows them. */
+static int read_qos(struct sacct *s, struct mu_err *err)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	bool wanted = false;
+	void **rows;
+	size_t n;
+
+	for (size_t i = 0; i < s->format.count; i++)
+		wanted = wanted || strcmp(s->format.item[i].column->name, "QOSRAW") == 0;
+	if (!wanted)
+		return 0;
+	ask.has_what = 1;
+	ask.what = MU__WHAT__WHAT_QOS;
+	int rc = cli_query_all(s->cli, &ask, &mu__qos_row__descriptor, &rows, &n, err);
+	for (size_t i = 0; !rc && i < n; i++)
+		if (((Mu__QosRow *)rows[i])->name)
+			mu_map_put_str(&s->qos, ((Mu__QosRow *)rows[i])->name, rows[i]);
+	return rc;
+}
+
 static int read_ranges(struct sacct *s, struct mu_err *err)
 {
 	const char *nodes = cli_args_value(s->args, OPT_nnodes), *cpus = cli_args_value(s->args, OPT_ncpus);
@@ -512,6 +550,8 @@ static int prepare(struct sacct *s, struct mu_err *err)
 	if (!rc)
 		rc = read_format(s, err);
 	if (!rc)
+		rc = read_qos(s, err);
+	if (!rc)
 		rc = read_ranges(s, err);
 	if (!rc)
 		rc = read_units(s, err);
@@ -525,11 +565,27 @@ static int prepare(struct sacct *s, struct mu_err *err)
 	return rc;
 }
 
+static int run(struct cli *c, const struct cli_args *args, bool first)
+{
+	struct sacct s = {.cli = c, .args = args, .more = !first};
+	struct mu_err err = {0};
+
+	if (prepare(&s, &err)) {
+		char *rest = err.text, *line;
+
+		while ((line = strsep(&rest, "\n")))
+			cli_error(c, "%s", line);
+		return 1;
+	}
+	int rc = list(&s);
+
+	mu_map_clear(&s.qos);
+	return rc;
+}
+
 int cli_sacct(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
-	struct sacct s = {.cli = c, .args = &args};
-	struct mu_err err = {0};
 	int rc;
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
@@ -538,12 +594,5 @@ int cli_sacct(struct cli *c, int argc, char **argv)
 		helpformat();
 		return 0;
 	}
-	if (prepare(&s, &err)) {
-		char *rest = err.text, *line;
-
-		while ((line = strsep(&rest, "\n")))
-			cli_error(c, "%s", line);
-		return 1;
-	}
-	return list(&s);
+	return cli_each_cluster(c, &args, run);
 }

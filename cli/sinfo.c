@@ -575,28 +575,28 @@ static int prepare(struct sinfo *s, struct mu_err *err)
 	return rc ? rc : cli_check_clusters(s->cli, args, err);
 }
 
-int cli_sinfo(struct cli *c, int argc, char **argv)
+static int run(struct cli *c, const struct cli_args *args, bool first)
 {
-	struct cli_args args = {0};
-	struct sinfo s = {.cli = c, .args = &args};
+	struct sinfo s = {.cli = c, .args = args};
 	struct mu_err err = {0};
 	const char *iterate;
 	int64_t seconds = 0;
 	bool dated;
 	int rc;
 
-	if (cli_begin(c, argc, argv, false, &args, &rc))
-		return rc;
+	(void)first;
+	if (c->many)
+		printf("CLUSTER: %s\n", c->conf.cluster);
 	if (prepare(&s, &err))
 		return load_error(c, &err);
-	if (cli_args_has(&args, OPT_list_reservations))
+	if (cli_args_has(args, OPT_list_reservations))
 		return cli_list_reservations(c, !s.noheader);
-	iterate = cli_args_value(&args, OPT_iterate);
+	iterate = cli_args_value(args, OPT_iterate);
 	if (iterate && mu_number_parse("--iterate", iterate, 1, 86400 * 365, &seconds, &err)) {
 		cli_error(c, "Invalid --iterate specification: \"%s\" (seconds, 1 and up)", iterate);
 		return 1;
 	}
-	dated = (iterate || (cli_args_has(&args, OPT_long) && !s.noheader)) && !cli_args_has(&args, OPT_json);
+	dated = (iterate || (cli_args_has(args, OPT_long) && !s.noheader)) && !cli_args_has(args, OPT_json);
 	for (;;) {
 		char date[64];
 
@@ -611,4 +611,14 @@ int cli_sinfo(struct cli *c, int argc, char **argv)
 		fflush(stdout);
 		nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);
 	}
+}
+
+int cli_sinfo(struct cli *c, int argc, char **argv)
+{
+	struct cli_args args = {0};
+	int rc;
+
+	if (cli_begin(c, argc, argv, false, &args, &rc))
+		return rc;
+	return cli_each_cluster(c, &args, run);
 }

@@ -567,20 +567,20 @@ static int prepare(struct squeue *q, struct mu_err *err)
 	return rc;
 }
 
-int cli_squeue(struct cli *c, int argc, char **argv)
+static int run(struct cli *c, const struct cli_args *args, bool first)
 {
-	struct cli_args args = {0};
-	struct squeue q = {.cli = c, .args = &args};
+	struct squeue q = {.cli = c, .args = args};
 	struct mu_err err = {0};
 	const char *iterate;
 	int64_t seconds = 0;
 	int rc;
 
-	if (cli_begin(c, argc, argv, false, &args, &rc))
-		return rc;
+	(void)first;
+	if (c->many)
+		printf("CLUSTER: %s\n", c->conf.cluster);
 	if (prepare(&q, &err))
 		return load_error(c, &err);
-	iterate = cli_args_value(&args, OPT_iterate);
+	iterate = cli_args_value(args, OPT_iterate);
 	if (iterate && mu_number_parse("--iterate", iterate, 1, 86400 * 365, &seconds, &err)) {
 		cli_error(c, "Invalid --iterate specification: \"%s\" (seconds, 1 and up)", iterate);
 		return 1;
@@ -588,7 +588,7 @@ int cli_squeue(struct cli *c, int argc, char **argv)
 	for (;;) {
 		char date[64];
 
-		if ((iterate || (cli_args_has(&args, OPT_long) && !cli_args_has(&args, OPT_noheader))) &&
+		if ((iterate || (cli_args_has(args, OPT_long) && !cli_args_has(args, OPT_noheader))) &&
 		    !q.json) {
 			cli_date_line(date, sizeof date);
 			printf("%s\n", date);
@@ -601,4 +601,14 @@ int cli_squeue(struct cli *c, int argc, char **argv)
 		fflush(stdout);
 		nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);
 	}
+}
+
+int cli_squeue(struct cli *c, int argc, char **argv)
+{
+	struct cli_args args = {0};
+	int rc;
+
+	if (cli_begin(c, argc, argv, false, &args, &rc))
+		return rc;
+	return cli_each_cluster(c, &args, run);
 }

@@ -696,24 +696,51 @@ static int prepare(struct sreport *s, struct mu_err *err)
 	return rc;
 }
 
-int cli_sreport(struct cli *c, int argc, char **argv)
+static int run(struct cli *c, const struct cli_args *args, bool first)
 {
-	struct cli_args args = {0};
-	struct sreport s = {.cli = c, .args = &args, .top = TOP_DEFAULT};
+	struct sreport s = {.cli = c, .args = args, .top = TOP_DEFAULT};
 	struct mu_err err = {0};
-	int rc;
 
-	if (cli_begin(c, argc, argv, false, &args, &rc))
-		return rc;
 	if (prepare(&s, &err) || report_rows_load(c, s.from, s.to, s.price, s.prices, &s.rows, &err)) {
 		cli_error(c, "%s", err.text);
 		return 1;
 	}
-	print_title(&s);
-	if (!cli_args_has(&args, OPT_report_noheader))
+	if (first)
+		print_title(&s);
+	if (first && !cli_args_has(args, OPT_report_noheader))
 		cli_acct_heading(&s.format, &s.style, &s.out);
 	print_lines(&s);
 	fwrite(s.out.data ? (char *)s.out.data : "", 1, s.out.len, stdout);
 	mu_buf_free(&s.out);
 	return 0;
+}
+
+/* clusters=LIST and all_clusters say what --clusters says. */
+static void take_clusters(struct cli *c, struct cli_args *args)
+{
+	for (size_t i = 2; i < args->word_count; i++) {
+		const char *word = args->words[i], *equal = strchr(word, '=');
+		size_t len = equal ? (size_t)(equal - word) : 0;
+		const char *list = strcasecmp(word, "all_clusters") == 0				    ? "all"
+				   : equal && len > 1 && strncasecmp(word, "clusters", len) == 0 ? equal + 1
+												   : NULL;
+		if (!list)
+			continue;
+		struct cli_given *more = mu_arena_alloc(&c->arena, (args->count + 1) * sizeof *more);
+		if (args->count)
+			memcpy(more, args->given, args->count * sizeof *more);
+		more[args->count++] = (struct cli_given){&mu_options[OPT_clusters], list, CLI_LINE};
+		args->given = more;
+	}
+}
+
+int cli_sreport(struct cli *c, int argc, char **argv)
+{
+	struct cli_args args = {0};
+	int rc;
+
+	if (cli_begin(c, argc, argv, false, &args, &rc))
+		return rc;
+	take_clusters(c, &args);
+	return cli_each_cluster(c, &args, run);
 }

@@ -133,7 +133,7 @@ struct ctl_wait {
 struct ctl_options {
 	const char *conf_path;
 	char name[64];
-	bool foreground, check;
+	bool foreground, check, follower;
 	int verbose;
 	int64_t clock_skew_usec; /* tests: this controller's clock is off by so much */
 };
@@ -216,6 +216,7 @@ struct ctl {
 	struct { uint64_t pos; struct mu_hash digest, chain; } announced[8];
 	struct ctl_install *install;
 	struct ctl_backfill *backfill;
+	struct ctl_follow *follow; /* this is a follower (follow.h): no replica, no State */
 	uint64_t replica_id;
 	int exit_code;
 };
@@ -279,6 +280,7 @@ void ctl_wait_add(struct ctl *c, struct ctl_req *req); /* takes REQ */
 
 /* ---- edge.c: wire in ---- */
 int ctl_edge_open(struct ctl *c, struct mu_err *err);
+int ctl_edge_listen(struct ctl *c, const char *const *addresses, size_t count, struct mu_err *err);
 
 /* ---- reply.c: wire out ---- */
 int ctl_reply_start(struct ctl *c, struct mu_err *err);
@@ -290,6 +292,7 @@ void ctl_reply(struct ctl *c, struct wire_call *call, const struct auth_who *who
 int ctl_readers_start(struct ctl *c, struct mu_err *err);
 void ctl_readers_stop(struct ctl *c);
 void ctl_read(struct ctl *c, struct ctl_req *req); /* any thread: takes REQ; refused as busy when the queue is full */
+bool ctl_read_full(const struct ctl *c); /* as many wait as may */
 void ctl_read_housekeeping(struct ctl *c);
 /* Runs FN on a reader thread (image pages, blobs, entries for peers). */
 void ctl_read_task(struct ctl *c, void (*fn)(struct ctl *c, void *arg), void *arg);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "log/diag.h"
+#include "log/ctld/follow.h"
 #include "log/ctld/nodekeys.h"
 #include "proto/pb.h"
 #include "proto/version.h"
@@ -71,6 +72,10 @@ static bool others_must_answer(const struct ctl *c, const struct ctl_req *req)
 
 static void route(struct ctl *c, struct ctl_req *req)
 {
+	if (c->follow) {
+		ctl_follow_route(c, req);
+		return;
+	}
 	if (others_must_answer(c, req)) {
 		ctl_req_fail(c, req, MU_ENOTREADY, "This controller is not a member of a cluster yet.");
 		return;
@@ -139,23 +144,29 @@ static void on_request(void *arg, struct wire_call *call, const struct wire_peer
 
 int ctl_edge_open(struct ctl *c, struct mu_err *err)
 {
+	char local[256], remote[128];
+	const char *addresses[2] = {local, remote};
+
+	(void)snprintf(local, sizeof local, "ipc://%s", c->socket_path);
+	(void)snprintf(remote, sizeof remote, "tcp://%s:%u", c->self->addr, c->self->port);
+	return ctl_edge_listen(c, addresses, 2, err);
+}
+
+int ctl_edge_listen(struct ctl *c, const char *const *addresses, size_t count, struct mu_err *err)
+{
 	MU_CLEANUP(mu_buf_free) struct mu_buf body = {0};
 	MU_CLEANUP(mu_buf_free) struct mu_buf busy = {0};
 	Mu__Reply reply = MU__REPLY__INIT;
-	char local[256], remote[128];
-	const char *addresses[2] = {local, remote};
 	int code;
 
 	reply.has_code = 1;
 	reply.code = MU_EBUSY;
 	mu_pb_pack(&reply.base, &body);
 	(void)auth_seal_reply(&c->keys, NULL, (struct mu_view){body.data, body.len}, &busy, err);
-	(void)snprintf(local, sizeof local, "ipc://%s", c->socket_path);
-	(void)snprintf(remote, sizeof remote, "tcp://%s:%u", c->self->addr, c->self->port);
-	code = wire_server_open(addresses, 2, CTL_REQUESTS_MAX, (struct mu_view){busy.data, busy.len}, on_request, c, &c->server, err);
+	code = wire_server_open(addresses, count, CTL_REQUESTS_MAX, (struct mu_view){busy.data, busy.len}, on_request, c, &c->server, err);
 	if (code)
-		return mu_wrap(err, "Listening for clients on %s and %s", local, remote);
-	if (chmod(c->socket_path, 0777))
+		return mu_wrap(err, "Listening for clients on %s%s%s", addresses[0], count > 1 ? " and " : "", count > 1 ? addresses[1] : "");
+	if (c->socket_path && chmod(c->socket_path, 0777))
 		return mu_fail(err, MU_EIO, "The socket %s could not be opened to users: %m.", c->socket_path);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "log/ctld/follow.h"
 #include "log/ctld/nodekeys.h"
 #include "log/ctld/setup.h"
 #include "log/diag.h"
@@ -27,6 +28,7 @@ static const char USAGE[] =
 	"  -v            more messages; repeat for more\n"
 	"  -c            start clean: refused, because the queue lives in the replicated log;\n"
 	"                to forget a cluster remove StateSaveLocation on every controller\n"
+	"  --follower    keep the history of the clusters that MusterFollow names, and answer for them\n"
 	"  --clock-skew SECONDS  for tests: act as if this host's clock were off by so much\n"
 	"\nHelp options:\n"
 	"  -h, --help    show this help\n"
@@ -44,6 +46,7 @@ static void options(struct ctl *c, int argc, char **argv)
 	static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
 					      {"version", no_argument, NULL, 'V'},
 					      {"clock-skew", required_argument, NULL, 1},
+					      {"follower", no_argument, NULL, 2},
 					      {NULL, 0, NULL, 0}};
 	int o;
 
@@ -69,6 +72,9 @@ static void options(struct ctl *c, int argc, char **argv)
 			break;
 		case 1:
 			c->opt.clock_skew_usec = strtoll(optarg, NULL, 10) * 1000000;
+			break;
+		case 2:
+			c->opt.follower = true;
 			break;
 		case 'V':
 			printf("slurm %s (muster %s)\n", MU_SLURM_VERSION, MU_VERSION);
@@ -144,7 +150,7 @@ static void open_diag(struct ctl *c)
 		at = strstr(file, "%n");
 		path = at ? mu_arena_printf(&c->conf_arena, "%.*s%s%s", (int)(at - file), file, c->opt.name, at + 2) : mu_arena_strdup(&c->conf_arena, file);
 	}
-	if (diag_open("musterd", path, level > DIAG_DEBUG5 ? DIAG_DEBUG5 : level, c->opt.foreground && c->opt.verbose))
+	if (diag_open(c->opt.follower ? "muster-follower" : "musterd", path, level > DIAG_DEBUG5 ? DIAG_DEBUG5 : level, c->opt.foreground && c->opt.verbose))
 		diag_fatal("The file %s of SlurmctldLogFile cannot be written: %m.", path);
 	if (flags && strcmp(flags, "(null)") && *flags && diag_set_flags(flags))
 		diag_fatal("DebugFlags=%s holds a flag that is not known.", flags);
@@ -320,7 +326,7 @@ int main(int argc, char **argv)
 	options(c, argc, argv);
 	if (c->opt.check)
 		return check_only(c);
-	if (ctl_setup(c, &err)) {
+	if (c->opt.follower ? ctl_follow_setup(c, &err) : ctl_setup(c, &err)) {
 		fprintf(stderr, "musterd: fatal: %s\n", err.text);
 		return 1;
 	}
@@ -330,6 +336,8 @@ int main(int argc, char **argv)
 	diag_catch_crashes();
 	write_pid(c);
 	drop_privilege(c);
+	if (c->opt.follower)
+		return ctl_follow_run(c);
 	uv_loop_init(&c->loop);
 	c->waiting_tail = &c->waiting;
 	ctl_post_init(c);

@@ -390,19 +390,46 @@ static bool may_read_blob(struct ctl *c, const struct ctl_req *req)
 	return named && allowed;
 }
 
+/* The same for a job that State has let go: what history says, to whom it says it. On a reader thread. */
+static void answer_old_blob(struct ctl *c, void *arg)
+{
+	struct ctl_req *req = arg;
+	struct query_caller caller = {.uid = req->author->uid, .operator = req->author->operator_, .user = req->author->user};
+	Mu__Query query = MU__QUERY__INIT;
+	Mu__Rows rows = MU__ROWS__INIT;
+	bool allowed = false;
+
+	query.has_what = query.has_duplicates = query.duplicates = 1;
+	query.what = MU__WHAT__WHAT_ACCT;
+	query.job = &req->request->blob->job;
+	query.n_job = 1;
+	if (!req->author->node && !query_rows(c->view, &query, &caller, &req->arena, &rows, NULL))
+		for (size_t i = 0; i < rows.n_row && !allowed; i++) {
+			const Mu__HistRow *row = (Mu__HistRow *)mu_pb_unpack(&mu__hist_row__descriptor, rows.row[i].data, rows.row[i].len,
+									     &req->arena);
+			allowed = row && row->job && row->job->spec && (caller.operator|| row->job->uid == caller.uid) &&
+				  job_names(row->job->spec, &req->request->blob->hash) && !req->request->blob->has_also;
+		}
+	if (allowed)
+		answer_blob(c, req);
+	else
+		ctl_req_fail(c, req, MU_EPERM, NULL);
+}
+
 static void release(struct ctl *c, struct ctl_req *list, uint64_t pos, int64_t age_msec)
 {
 	while (list) {
 		struct ctl_req *req = list;
 
 		list = req->next;
-		if (req->request->ask_case == MU__REQUEST__ASK_BLOB && !may_read_blob(c, req)) {
+		bool old = req->request->ask_case == MU__REQUEST__ASK_BLOB && !sch_job(c->st, req->request->blob->job);
+		if (req->request->ask_case == MU__REQUEST__ASK_BLOB && !old && !may_read_blob(c, req)) {
 			ctl_req_fail(c, req, MU_EPERM, NULL);
 			continue;
 		}
 		req->pos = pos;
 		req->deadline_msec = age_msec ? -age_msec : 0;
-		ctl_read_task(c, answer, req);
+		ctl_read_task(c, old ? answer_old_blob : answer, req);
 	}
 }
 
@@ -505,9 +532,14 @@ static void wants_position(struct ctl *c, void *arg)
 	ask_position(c);
 }
 
+bool ctl_read_full(const struct ctl *c)
+{
+	return c->readers->queued > CTL_READ_QUEUE;
+}
+
 void ctl_read(struct ctl *c, struct ctl_req *req)
 {
-	if (c->readers->queued > CTL_READ_QUEUE) {
+	if (ctl_read_full(c)) {
 		atomic_fetch_add(&c->n.refused_busy, 1);
 		ctl_req_fail(c, req, MU_EBUSY, "The controller has too many queries waiting; try again");
 		return;

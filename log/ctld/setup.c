@@ -100,7 +100,7 @@ static char *named(struct mu_arena *arena, const char *text, const char *name)
 	return at ? mu_arena_printf(arena, "%.*s%s%s", (int)(at - text), text, name, at + 2) : mu_arena_strdup(arena, text);
 }
 
-static int own_dir(const struct ctl *c, const char *path, struct mu_err *err)
+int ctl_own_dir(const struct ctl *c, const char *path, struct mu_err *err)
 {
 	struct stat st;
 
@@ -178,7 +178,7 @@ int ctl_archive_open(const char *dir, const char *conf_option, const char *name,
 	return view_open(path, true, ret, err);
 }
 
-static int slurm_user(struct ctl *c, struct mu_err *err)
+int ctl_slurm_user(struct ctl *c, struct mu_err *err)
 {
 	const char *name = mu_conf_get(c->conf, "SlurmUser", "root");
 	char *end;
@@ -224,7 +224,7 @@ int ctl_setup(struct ctl *c, struct mu_err *err)
 	if (!code)
 		code = find_self(c, err);
 	if (!code)
-		code = slurm_user(c, err);
+		code = ctl_slurm_user(c, err);
 	if (!code)
 		code = load_keys(c, err);
 	if (code)
@@ -240,10 +240,10 @@ int ctl_setup(struct ctl *c, struct mu_err *err)
 		return mu_fail(err, MU_ELIMIT, "The socket path %s is longer than the 100 bytes a Unix socket may have; shorten MusterRunDir.",
 			       c->socket_path);
 	(void)mkdir(run, 0755);
-	code = own_dir(c, c->state_dir, err);
+	code = ctl_own_dir(c, c->state_dir, err);
 	if (!code)
-		code = own_dir(c, c->raft_dir, err);
+		code = ctl_own_dir(c, c->raft_dir, err);
 	if (!code)
-		code = own_dir(c, c->view_dir, err);
+		code = ctl_own_dir(c, c->view_dir, err);
 	return code;
 }

@@ -16,6 +16,9 @@ int ctl_archive_open(const char *dir, const char *conf_option, const char *name,
 		     struct mu_err *err);
 /* The directory that the configuration says, in ARENA. */
 const char *ctl_archive_dir(const Mu__Config *conf, const char *name, struct mu_arena *arena);
+/* Makes PATH, mode 0700, where it is not there; it must be SlurmUser's or ours, and nobody else's to write. */
+int ctl_own_dir(const struct ctl *c, const char *path, struct mu_err *err);
+int ctl_slurm_user(struct ctl *c, struct mu_err *err); /* C->slurm_uid, from C->conf */
 /* Numeric "ip:port" of a controller's peer port. */
 int ctl_peer_address(const Mu__ControllerConf *conf, char *out, size_t cap, struct mu_err *err);
 

@@ -29,7 +29,7 @@ def test_installed(t):
         said = subprocess.run(["bash", "-c", ". %s && complete -p %s" % (path, name)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         check(said.returncode == 0, "no completion for %s: %s", name, said.stdout)
     units = glob.glob(root + "/**/*.service", recursive=True)
-    equal(sorted(os.path.basename(u) for u in units), ["muster-agent.service", "musterd.service"], "units")
+    equal(sorted(os.path.basename(u) for u in units), ["muster-agent.service", "muster-follower.service", "musterd.service"], "units")
     for unit in units:
         with open(unit) as f:
             program = re.search(r"^ExecStart=[-@:+!]*(\S+)", f.read(), re.M).group(1)
