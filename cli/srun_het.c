@@ -244,6 +244,23 @@ static int start(void *arg, struct mu_err *err)
 	return rc;
 }
 
+static void close_parts(struct het *h)
+{
+	if (h->s->part)
+		give_back(h);
+	for (size_t k = 0; k < h->s->parts; k++)
+		mu_buf_free(&h->s->part[k].environment);
+}
+
+/* Runs the step of all shares and gives srun's exit code. */
+static int run_step(struct het *h)
+{
+	int rc = srun_run(h->s, start, h);
+
+	close_parts(h);
+	return rc;
+}
+
 /* ---- which components ---- */
 
 /* Makes the srun of each share: FIRST is the job's first component. */
@@ -253,6 +270,8 @@ static int open_parts(struct het *h, uint32_t first, int argc, char **argv, stru
 	int rc = 0;
 
 	s->part = mu_arena_alloc(&s->cli->arena, h->count * sizeof *s->part);
+	for (size_t k = 0; k < h->count; k++)
+		s->part[k] = (struct srun){.manager = -1};
 	s->parts = h->count;
 	for (size_t k = 0; k < h->count && !rc; k++) {
 		struct share *share = &h->v[k];
@@ -381,9 +400,10 @@ static int run_alone(struct het *h, struct cli_part *parts, size_t count, int ar
 		if (shares_of_rows(h, parts, count, a.job.job, &err) ||
 		    open_parts(h, a.job.job, argc, argv, &err)) {
 			cli_error(c, "%s", err.text);
+			close_parts(h);
 			rc = 1;
 		} else {
-			rc = srun_run(s, start, h);
+			rc = run_step(h);
 		}
 		cli_allocation_release(c, &a, s->signal ? s->signal << 8 : rc);
 	}
@@ -417,9 +437,10 @@ static int run(struct het *h, struct cli_part *parts, size_t count, int argc, ch
 		rc = open_parts(h, first, argc, argv, &err);
 	if (rc) {
 		cli_error(c, "%s", err.text);
+		close_parts(h);
 		return 1;
 	}
-	return srun_run(h->s, start, h);
+	return run_step(h);
 }
 
 bool srun_het(struct srun *s, struct cli_args *args, int argc, char **argv, int *ret_exit)

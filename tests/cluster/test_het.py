@@ -22,7 +22,7 @@ def test_het(t):
     """From submission to accounts: two components, their steps together and alone, their end."""
     c = t.cluster(controllers=1, nodes=3, cpus=2, gpus=0, settings={"KillWait": "2"})
     gate = os.path.join(c.home, "gate")
-    script = c.script("#!/bin/sh\n#SBATCH -n2 --mem=20 -J two -t 5 -o two.out\n#SBATCH hetjob\n#SBATCH -N2 --mem=20 --ntasks-per-node=1\n"
+    script = c.script("#!/bin/sh\n#SBATCH -n2 --mem=300 -J two -t 5 -o two.out\n#SBATCH hetjob\n#SBATCH -N2 --mem=100 --ntasks-per-node=1\n"
                       "env | grep -E '^SLURM_(HET_SIZE|JOB_ID|.*_HET_GROUP_1)=' | sort\n"
                       "srun --het-group=0,1 sh -c 'echo all $SLURM_PROCID $SLURM_NTASKS $SLURM_JOB_ID $SLURM_STEP_ID' | sort\n"
                       "srun --het-group=1 sh -c 'echo one $SLURM_PROCID $SLURM_NTASKS' | sort\n"
