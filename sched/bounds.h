@@ -45,6 +45,9 @@
  * then. */
 #define SCH_QUIET_BUDGETS 4u
 
+/* Nodes that have too few CPUs free, which two numbers tell, go for one look at a node. */
+#define SCH_PASSED_PER_STEP 8u
+
 /* Attempts that may fail to launch before the job is held, and how far apart they are (doubled each time). */
 #define SCH_LAUNCH_FAILURES_MAX 3u
 #define SCH_LAUNCH_SPACE_SEC 60

@@ -20,6 +20,7 @@ struct search {
 	struct goal goal;
 	struct sch_pick *pick;
 	uint32_t count, fixed; /* fixed: the first ones that cannot be given up */
+	uint32_t passed;       /* nodes that were told by their CPUs alone */
 	uint64_t tasks, gpus;
 };
 
@@ -86,9 +87,14 @@ static bool done(const struct search *c)
 	return enough(c) && c->count >= c->goal.want;
 }
 
-static struct sch_pick look(const struct search *c, uint32_t rank)
+/* What the node could give; nothing where that is less than WANTED tasks and its CPUs tell already. */
+static struct sch_pick look(struct search *c, uint32_t rank, uint32_t wanted)
 {
 	struct sch_node *n = c->o->st->by_rank[rank];
+	if (!sch__cpus_reach(c->need, c->o, n, wanted)) {
+		*c->steps += ++c->passed % SCH_PASSED_PER_STEP == 0;
+		return (struct sch_pick){.node = n};
+	}
 	struct sch_pick p = sch__fit_in(c->need, c->o, n);
 	++*c->steps;
 	if (c->goal.each && p.tasks)
@@ -98,7 +104,7 @@ static struct sch_pick look(const struct search *c, uint32_t rank)
 
 static bool take(struct search *c, uint32_t rank)
 {
-	struct sch_pick p = look(c, rank);
+	struct sch_pick p = look(c, rank, 1);
 	if (!p.tasks)
 		return false;
 	c->pick[c->count++] = p;
@@ -413,7 +419,7 @@ static bool alone(struct search *c, uint32_t *hint)
 {
 	for (uint32_t r = mu_bits_next(c->candidates, hint ? *hint : 0); r != UINT32_MAX;
 	     r = mu_bits_next(c->candidates, r + 1)) {
-		struct sch_pick p = look(c, r);
+		struct sch_pick p = look(c, r, c->goal.each ? 1 : c->goal.tasks);
 		if (hint)
 			*hint = r;
 		if (p.tasks >= c->goal.tasks && p.gpus >= c->goal.gpus && p.tasks) {

@@ -99,6 +99,8 @@ void sch__node_class(struct sch_state *st, struct sch_node *n)
 	struct mu_hash key;
 	assert(!n->class);
 	class_key(n, &key);
+	n->tpc = sch__tpc(n);
+	n->cpu_end = n->row->cpus - n->spec_cpus;
 	struct sch_class *c = mu_map_get(&st->classes, key.b, sizeof(key.b));
 	if (!c) {
 		c = sch__alloc(st, sizeof(*c));
@@ -344,4 +346,5 @@ void sch__parts_order(struct sch_state *st)
 		st->part[i++] = v;
 	if (i > 1)
 		qsort(st->part, i, sizeof(st->part[0]), by_order);
+	sch__shapes_parts(st);
 }

@@ -60,7 +60,7 @@ void sch__need(const struct sch_state *st, const struct sch_shape *shape, const 
 static uint32_t spec_cpus(const struct sch_need *need, const struct sch_node *n)
 {
 	const struct sch_shape *s = need->shape;
-	uint32_t tpc = sch__tpc(n);
+	uint32_t tpc = n->tpc;
 	uint64_t own = (uint64_t)s->spec_cores * tpc;
 	if (!s->own_spec)
 		return n->spec_cpus;
@@ -79,7 +79,7 @@ static bool is_spec(const struct sch_need *need, const struct sch_node *n, uint3
 /* How many CPUs jobs may have. */
 static uint32_t cpus_given(const struct sch_need *need, const struct sch_node *n)
 {
-	return n->row->cpus - spec_cpus(need, n);
+	return need->shape->own_spec ? n->row->cpus - spec_cpus(need, n) : n->cpu_end;
 }
 
 static uint64_t mem_end(const struct sch_node *n)
@@ -91,15 +91,16 @@ static uint64_t mem_end(const struct sch_node *n)
 /* CPUs of one core that tasks of this shape use. */
 static uint32_t cpus_per_core(const struct sch_need *need, const struct sch_node *n)
 {
-	uint32_t tpc = sch__tpc(n), threads = need->shape->threads;
+	uint32_t tpc = n->tpc, threads = need->shape->threads;
 	return need->by_core && threads && threads < tpc ? threads : tpc;
 }
 
 /* CPUs that are given out together: a CPU, a core or a socket. */
 static uint32_t step_of(const struct sch_need *need, const struct sch_node *n)
 {
-	uint32_t tpc = sch__tpc(n), cores = n->row->cores_per_socket ? n->row->cores_per_socket : 1;
-	return need->by_socket ? cores * tpc : need->by_core ? tpc : 1;
+	if (!need->by_socket)
+		return need->by_core ? n->tpc : 1;
+	return (n->row->cores_per_socket ? n->row->cores_per_socket : 1) * n->tpc;
 }
 
 static bool block_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
@@ -115,7 +116,7 @@ static bool block_free(const struct sch_need *need, const struct sch_node *n, co
 static uint32_t sockets_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
 			     uint32_t step)
 {
-	uint32_t tpc = sch__tpc(n), cores = cpus_given(need, n) / tpc, count = 0;
+	uint32_t tpc = n->tpc, cores = cpus_given(need, n) / tpc, count = 0;
 	if (mu_bits_count(&r->cpu) != r->cpus)
 		return (cores > r->cores ? cores - r->cores : 0) / (step / tpc);
 	for (uint32_t b = 0; b + step <= n->row->cpus; b += step)
@@ -125,7 +126,7 @@ static uint32_t sockets_free(const struct sch_need *need, const struct sch_node 
 
 static uint32_t all_cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
 {
-	uint32_t tpc = sch__tpc(n), end = cpus_given(need, n), cores = end / tpc, step = step_of(need, n);
+	uint32_t tpc = n->tpc, end = cpus_given(need, n), cores = end / tpc, step = step_of(need, n);
 	uint32_t free = cores > r->cores ? cores - r->cores : 0;
 	if (!need->by_core && !need->by_socket)
 		return end > r->cpus ? end - r->cpus : 0;
@@ -137,8 +138,7 @@ static uint32_t all_cpus_free(const struct sch_need *need, const struct sch_node
 /* CPUs that a job could use of what is free, as far as its partition lets it. */
 static uint32_t cpus_free(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r)
 {
-	uint32_t free = all_cpus_free(need, n, r), step = step_of(need, n), tpc = sch__tpc(n),
-		 cap = need->cpu_cap;
+	uint32_t free = all_cpus_free(need, n, r), step = step_of(need, n), tpc = n->tpc, cap = need->cpu_cap;
 	if (cap == UINT32_MAX)
 		return free;
 	cap = need->by_core || need->by_socket ? cap / step * (step / tpc) * cpus_per_core(need, n) : cap;
@@ -219,8 +219,7 @@ static void mem_fits(const struct sch_need *need, const struct sch_node *n, cons
 	} else if (need->mem_kind == SCH_MEM_CPU && mib) {
 		uint64_t cpus = left / mib;
 		if (need->by_core || need->by_socket)
-			cpus = cpus / step_of(need, n) * (step_of(need, n) / sch__tpc(n)) *
-			       cpus_per_core(need, n);
+			cpus = cpus / step_of(need, n) * (step_of(need, n) / n->tpc) * cpus_per_core(need, n);
 		tasks = need->exclusive ? (cpus >= cpus_given(need, n) ? tasks : 0) : cpus / task_cpus(need);
 		if (need->shape->overcommit && tasks)
 			tasks = UINT64_MAX;
@@ -239,7 +238,7 @@ static void mem_fits(const struct sch_need *need, const struct sch_node *n, cons
 static uint64_t units_of(const struct sch_need *need, const struct sch_pick *pick)
 {
 	const struct sch_shape *s = need->shape;
-	uint32_t tasks = pick->tasks, step = step_of(need, pick->node), tpc = sch__tpc(pick->node);
+	uint32_t tasks = pick->tasks, step = step_of(need, pick->node), tpc = pick->node->tpc;
 	uint64_t cpus = (uint64_t)(s->overcommit ? tasks > 0 : tasks) * s->cpus_per_task;
 	uint64_t gpu_cpus = gpus_on(need, tasks, pick->gpus) * need->cpus_per_gpu;
 	uint64_t units = cpus < s->mincpus ? s->mincpus : cpus;
@@ -325,7 +324,7 @@ static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r
 static uint32_t cpus_near(const struct sch_need *need, const struct sch_node *n, const struct sch_room *r,
 			  const struct mu_bits *near)
 {
-	uint32_t step = step_of(need, n), tpc = sch__tpc(n), blocks = 0;
+	uint32_t step = step_of(need, n), tpc = n->tpc, blocks = 0;
 	if (mu_bits_next(near, 0) == UINT32_MAX)
 		return UINT32_MAX;
 	for (uint32_t b = 0; b + step <= n->row->cpus; b += step)
@@ -445,7 +444,7 @@ void sch__use(const struct sch_need *need, const struct sch_pick *pick, const st
 	      struct mu_arena *arena, struct sch_use *ret)
 {
 	const struct sch_node *n = pick->node;
-	uint32_t tpc = sch__tpc(n), step = step_of(need, n), end = cpus_given(need, n) / step * step;
+	uint32_t tpc = n->tpc, step = step_of(need, n), end = cpus_given(need, n) / step * step;
 	uint64_t units = units_of(need, pick);
 	ret->cpus = units < end / step ? (uint32_t)units * step : end;
 	ret->cores = (ret->cpus + tpc - 1) / tpc;
@@ -478,6 +477,33 @@ Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick
 
 /* ---- how much ---- */
 
+/* Running jobs that are gone by then give back; plans only take, so that without them it is at least as much.
+ */
+static void taken_at(const struct sch_overlay *o, const struct sch_node *n, struct sch_room *ret)
+{
+	const struct sch_overlay *rooms = o->line ? o->line->rooms : o;
+	const struct sch_room *now = rooms->room[n->rank] ? rooms->room[n->rank] : &n->room;
+	const struct sch_line_end *e = o->line ? o->line->ends[n->rank] : NULL;
+	ret->cpus = now->cpus;
+	ret->cores = now->cores;
+	for (; e; e = e->next) {
+		if (e->at_usec > o->from_usec)
+			continue;
+		ret->cpus -= e->use.cpus;
+		ret->cores = ret->cores > e->use.cores ? ret->cores - e->use.cores : 0;
+	}
+}
+
+bool sch__cpus_reach(const struct sch_need *need, const struct sch_overlay *o, const struct sch_node *n,
+		     uint32_t tasks)
+{
+	struct sch_room taken = {0};
+	if (need->by_socket || need->shape->overcommit)
+		return true;
+	taken_at(o, n, &taken);
+	return all_cpus_free(need, n, &taken) / task_cpus(need) >= tasks;
+}
+
 struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
 {
 	const struct sch_shape *s = need->shape;
@@ -497,7 +523,7 @@ struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const 
 	uint32_t sockets = n->row->sockets ? n->row->sockets : 1;
 	if (s->tasks_per_socket && tasks / sockets >= s->tasks_per_socket)
 		tasks = s->tasks_per_socket * sockets;
-	uint32_t cores = end / sch__tpc(n), cores_free = cores > r->cores ? cores - r->cores : 0;
+	uint32_t cores = end / n->tpc, cores_free = cores > r->cores ? cores - r->cores : 0;
 	if (need->tasks_per_core && tasks / need->tasks_per_core >= cores_free)
 		tasks = need->tasks_per_core * cores_free;
 	p.tasks = s->task_ask_count ? gres_tasks(need, n, r, tasks) : tasks;
@@ -524,7 +550,7 @@ bool sch__node_serves(const struct sch_need *need, struct sch_node *n)
 	if (n->row->base_state == NODE_FUTURE || n->row->n_gres > SCH_GRES_PER_NODE)
 		return false;
 	if ((s->sockets && n->row->sockets < s->sockets) ||
-	    (s->cores && n->row->cores_per_socket < s->cores) || (s->threads && sch__tpc(n) < s->threads) ||
+	    (s->cores && n->row->cores_per_socket < s->cores) || (s->threads && n->tpc < s->threads) ||
 	    (s->tmp_mib && n->row->tmp_disk_mib < s->tmp_mib))
 		return false;
 	if (s->features && !sch__features_match(s->features->text, n, SCH_ANY_CHOICE))

@@ -35,12 +35,7 @@ bool sch__reason_settled(uint32_t reason)
 
 struct sch_part *sch__first_part(const struct sch_state *st, const struct sch_job *j)
 {
-	for (uint32_t i = 0; j->shape && i < j->shape->part_count; i++) {
-		struct sch_part *p = sch__part(st, j->shape->part[i]->text);
-		if (p)
-			return p;
-	}
-	return NULL;
+	return j->shape ? j->shape->first : NULL;
 }
 
 static void first_in(struct sch_part *p, struct sch_job *j)

@@ -118,6 +118,22 @@ static void asks_drop(struct sch_state *st, struct sch_ask *v, uint32_t count)
 	sch__free(st, v, count * sizeof(v[0]));
 }
 
+static void find_first(const struct sch_state *st, struct sch_shape *s)
+{
+	s->first = NULL;
+	for (uint32_t i = 0; i < s->part_count && !s->first; i++)
+		s->first = sch__part(st, s->part[i]->text);
+}
+
+void sch__shapes_parts(struct sch_state *st)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	for (struct sch_shape *s = mu_map_seek(&st->shapes, NULL, 0, 0, &key, &len); s;
+	     s = mu_map_seek(&st->shapes, key, len, 1, &key, &len))
+		find_first(st, s);
+}
+
 static struct sch_shape *build(struct sch_state *st, const Mu__JobSpec *spec, const struct sch_want *want)
 {
 	struct sch_shape *s = sch__alloc(st, sizeof(*s));
@@ -131,6 +147,7 @@ static struct sch_shape *build(struct sch_state *st, const Mu__JobSpec *spec, co
 	s->part = sch__alloc(st, spec->n_partition * sizeof(s->part[0]));
 	for (size_t i = 0; i < spec->n_partition; i++)
 		s->part[i] = sch__str(st, spec->partition[i]);
+	find_first(st, s);
 	s->ask_count = (uint32_t)spec->n_gres;
 	s->ask = asks(st, spec->gres, spec->n_gres);
 	s->task_ask_count = (uint32_t)spec->n_gres_task;

@@ -66,6 +66,7 @@ struct sch_shape {
 	struct mu_hash key;
 	struct sch_str **part; /* in the order asked */
 	uint32_t part_count;
+	struct sch_part *first; /* of those, the first that exists; NULL: none */
 	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, tasks_per_node, tasks_per_socket,
 	    tasks_per_core;
 	uint32_t mincpus, sockets, cores, threads;
@@ -210,6 +211,7 @@ struct sch_node {
 	uint32_t leaf; /* where a topology is drawn */
 	struct mu_bits spec; /* CPUs that are the system's: CoreSpecCount, CPUSpecList */
 	uint32_t spec_cpus;
+	uint32_t tpc, cpu_end; /* what its class says: threads of a core, CPUs beside those of the system */
 	struct sch_room room;
 	struct sch_hold *hold; /* by job, attempt */
 	uint32_t hold_count, hold_cap;
@@ -467,6 +469,7 @@ bool sch__units_choose(const struct sch_node *n, const struct sch_room *r, uint3
 void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *want, struct sch_shape *ret);
 struct sch_shape *sch__shape(struct sch_state *st, const Mu__JobSpec *spec, const struct sch_want *want);
 void sch__shape_drop(struct sch_state *st, struct sch_shape **s);
+void sch__shapes_parts(struct sch_state *st); /* after partitions came or went */
 
 /* cluster.c: nodes and partitions as scheduling sees them */
 void sch__rank_all(struct sch_state *st); /* after weights or the set of nodes changed */
@@ -653,6 +656,10 @@ struct sch_guest {
 	const struct sch_part *part;
 	uint32_t cpus;
 };
+/* False where N has too few CPUs for TASKS, whatever else it has: told of most nodes of a full cluster, and
+ * cheaply. True promises nothing. */
+bool sch__cpus_reach(const struct sch_need *need, const struct sch_overlay *o, const struct sch_node *n,
+		     uint32_t tasks);
 void sch__overlay_init(struct sch_overlay *o, const struct sch_state *st, struct mu_arena *arena);
 void sch__overlay_free(struct sch_overlay *o);
 const struct sch_room *sch__overlay_see(const struct sch_overlay *o, const struct sch_node *n);
@@ -724,7 +731,7 @@ struct sch_use {
 	uint32_t cpus, cores;
 	uint64_t mem_mib;
 	bool exclusive;
-	uint64_t *gres; /* by entry of the node */
+	uint64_t *gres; /* by entry of the node; NULL: none */
 };
 /* What sch__cut would take of R. RET->gres lies in ARENA. */
 void sch__use(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,

@@ -27,27 +27,33 @@ static void add_time(struct sch_line *line, int64_t at)
 	line->sorted = false;
 }
 
-static struct sch_line_end *add_end(struct sch_line *line, const struct sch_node *n, int64_t at)
+static struct sch_line_end *add_end(struct sch_line *line, struct sch_line_end *e, const struct sch_node *n,
+				    int64_t at)
 {
-	struct sch_line_end *e = mu_arena_alloc(line->arena, sizeof(*e));
 	e->at_usec = at > line->now_usec ? at : line->now_usec + 1;
 	e->next = line->ends[n->rank];
 	line->ends[n->rank] = e;
-	e->use.gres = mu_arena_alloc(line->arena, (n->row->n_gres + 1) * sizeof(e->use.gres[0]));
 	++*line->steps;
 	return e;
 }
 
-static void alloc_ends(struct sch_line *line, const struct sch_job *j, const struct sch_alloc *a, int64_t at)
+static uint64_t *new_gres(struct sch_line *line, const struct sch_node *n)
 {
-	struct sch_line_end *e = add_end(line, a->node, at);
+	return mu_arena_alloc(line->arena, (n->row->n_gres + 1) * sizeof(uint64_t));
+}
+
+static void alloc_ends(struct sch_line *line, struct sch_line_end *e, const struct sch_job *j,
+		       const struct sch_part *p, const struct sch_alloc *a, int64_t at)
+{
+	uint32_t tpc = a->node->tpc;
+	add_end(line, e, a->node, at);
 	e->job = j;
-	e->part = sch__part(line->st, sch__text(j->partition));
-	uint32_t tpc = sch__tpc(a->node);
+	e->part = p;
 	e->use.cpus = mu_bits_count(&a->cpu);
 	e->use.cores = (e->use.cpus + tpc - 1) / tpc;
 	e->use.mem_mib = a->mem_mib;
 	e->use.exclusive = a->node->room.exclusive;
+	e->use.gres = a->got_count ? new_gres(line, a->node) : NULL;
 	for (uint32_t i = 0; i < a->got_count; i++)
 		e->use.gres[a->got[i].entry] += a->got[i].count;
 }
@@ -55,14 +61,15 @@ static void alloc_ends(struct sch_line *line, const struct sch_job *j, const str
 void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struct sch_job *j,
 		    const struct sch_part *p, const Mu__AllocNode *row, bool exclusive, int64_t at_usec)
 {
-	struct sch_line_end *e = add_end(line, n, at_usec);
+	struct sch_line_end *e = add_end(line, mu_arena_alloc(line->arena, sizeof(*e)), n, at_usec);
 	e->job = j;
 	e->part = p;
-	uint32_t tpc = sch__tpc(n);
+	uint32_t tpc = n->tpc;
 	e->use.cpus = row->cpus;
 	e->use.cores = (row->cpus + tpc - 1) / tpc;
 	e->use.mem_mib = row->mem_mib;
 	e->use.exclusive = exclusive;
+	e->use.gres = row->n_gres ? new_gres(line, n) : NULL;
 	for (size_t i = 0; i < row->n_gres; i++) {
 		uint32_t entry = sch__gres_entry(n, row->gres[i]);
 		assert(entry != UINT32_MAX);
@@ -84,9 +91,11 @@ static void running_ends(struct sch_line *line)
 			at = j->resv_end_usec;
 		add_time(line, at);
 		sch__line_lic(line, j, 0, at, false);
+		const struct sch_part *part = sch__part(line->st, sch__text(j->partition));
+		struct sch_line_end *e = mu_arena_alloc(line->arena, (j->run->alloc_count + 1) * sizeof(*e));
 		for (uint32_t i = 0; i < j->run->alloc_count; i++)
 			if (!j->run->alloc[i].released && !j->run->alloc[i].lost)
-				alloc_ends(line, j, &j->run->alloc[i], at);
+				alloc_ends(line, e++, j, part, &j->run->alloc[i], at);
 	}
 }
 
@@ -98,7 +107,10 @@ static void completing_ends(struct sch_line *line)
 		for (uint32_t i = 0; n->row->flags & NODE_FLAG_COMPLETING && i < n->hold_count; i++) {
 			const struct sch_alloc *a = sch__alloc_on(n->hold[i].job, n->hold[i].attempt, n);
 			if (n->hold[i].job->state == JOB_COMPLETING && !a->lost)
-				alloc_ends(line, n->hold[i].job, a, line->now_usec);
+				alloc_ends(line, mu_arena_alloc(line->arena, sizeof(struct sch_line_end)),
+					   n->hold[i].job,
+					   sch__part(st, sch__text(n->hold[i].job->partition)), a,
+					   line->now_usec);
 		}
 	}
 }
@@ -301,7 +313,7 @@ static void take(struct sch_room *r, const struct sch_node *n, const struct sch_
 	r->mem_mib += u->mem_mib;
 	r->jobs++;
 	r->exclusive = r->exclusive || u->exclusive;
-	for (size_t g = 0; g < n->row->n_gres; g++)
+	for (size_t g = 0; u->gres && g < n->row->n_gres; g++)
 		r->gres[g].count += u->gres[g];
 }
 
@@ -315,7 +327,7 @@ static void give(struct sch_room *r, const struct sch_node *n, const struct sch_
 	r->mem_mib -= u->mem_mib;
 	r->jobs--;
 	r->exclusive = r->exclusive && !u->exclusive;
-	for (size_t g = 0; g < n->row->n_gres; g++)
+	for (size_t g = 0; u->gres && g < n->row->n_gres; g++)
 		r->gres[g].count -= u->gres[g];
 }
 
