@@ -97,6 +97,7 @@ int sch_evolve(struct sch_state *st, const struct sch_at *at, const uint8_t *eve
 	if (at->time_usec > before)
 		st->cluster->now_usec = at->time_usec;
 	sch__limits_time(st, before);
+	sch__plans_time(st, before);
 	struct sch_ev ev = {
 	    .st = st, .at = at, .now = st->cluster->now_usec, .event = e, .arena = &st->scratch->event};
 	ev.author = e && e->author ? e->author : &nobody;
@@ -133,6 +134,7 @@ void sch_entry_done(struct sch_state *st, uint64_t pos, int64_t time_usec, struc
 	if (time_usec > before)
 		st->cluster->now_usec = time_usec;
 	sch__limits_time(st, before);
+	sch__plans_time(st, before);
 	st->cluster->entries = pos;
 	mu_arena_reset(&st->scratch->read);
 	sch__note(changes, &st->cluster_change, &key, false);

@@ -261,7 +261,8 @@ static int64_t limit_at_start(const struct sch_ev *ev, const struct sch_job *j, 
 
 /* Everything has been checked: ALLOC (taken over) fits, the job waits, P is one of its partitions. */
 void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
-		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec)
+		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec,
+		    int64_t from_usec)
 {
 	struct sch_state *st = ev->st;
 	sch__queue_out(st, j);
@@ -274,7 +275,7 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	j->cpus_total = 0;
 	j->end_state = 0;
 	j->start_usec = ev->now;
-	j->start_late_usec = 0;
+	j->start_late_usec = ev->now - from_usec;
 	j->end_usec = 0;
 	j->end_pos = 0;
 	j->start_pos = ev->at->pos;

@@ -208,8 +208,7 @@ static void begin_now(struct sch_ev *ev, struct begin *b, int64_t moment)
 		sch__plan_clear(st, j); /* It was this task's. */
 		j = sch__array_split_one(st, j, mu_tasks_ordinal(&j->array->tasks, b->s->task_index));
 	}
-	sch__job_start(ev, j, b->p, b->in, b->a, b->count, b->need.exclusive, b->shorter_sec);
-	j->start_late_usec = ev->now - from;
+	sch__job_start(ev, j, b->p, b->in, b->a, b->count, b->need.exclusive, b->shorter_sec, from);
 }
 
 static void start(struct sch_ev *ev, const Mu__Start *s, int64_t decided_usec)

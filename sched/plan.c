@@ -66,20 +66,79 @@ static void numbers_set(struct sch_state *st, uint32_t **v, uint32_t *n, const u
 void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
 		   const uint32_t *tasks, size_t count, const uint32_t *gpus, size_t gpu_count)
 {
+	uint8_t key[12];
+	if (j->plan_start_usec > 0) {
+		sch__pair_key(key, j->plan_start_usec, j->id);
+		mu_map_del(&st->plan_starts, key, sizeof(key));
+	}
 	numbers_set(st, &j->plan_tasks, &j->plan_task_count, tasks, count);
 	numbers_set(st, &j->plan_gpus, &j->plan_gpu_count, gpus, gpu_count);
 	j->plan_start_usec = start_usec;
 	sch__str_set(st, &j->plan_nodes, nodes);
-	if (start_usec > 0)
-		mu_map_put_u64(&st->plans, j->id, j);
-	else
+	if (start_usec <= 0) {
 		mu_map_del_u64(&st->plans, j->id);
+		return;
+	}
+	sch__pair_key(key, start_usec, j->id);
+	mu_map_put(&st->plan_starts, key, sizeof(key), j);
+	mu_map_put_u64(&st->plans, j->id, j);
 }
 
 void sch__plan_clear(struct sch_state *st, struct sch_job *j)
 {
 	if (j->plan_start_usec || j->plan_nodes || j->plan_task_count)
 		sch__plan_set(st, j, 0, NULL, NULL, 0, NULL, 0);
+}
+
+/* ---- plans whose moment has come ---- */
+
+/* The first moment of MAP after SINCE; INT64_MAX: none. */
+static int64_t first_after(const struct mu_map *map, int64_t since)
+{
+	uint8_t from[12];
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	sch__pair_key(from, since, UINT32_MAX);
+	return mu_map_seek(map, from, sizeof(from), 1, &key, &len) ? (int64_t)mu_get_be64(key) : INT64_MAX;
+}
+
+/* The next moment after SINCE (as of NOW) at which a plan that is overdue, or what lies beside it on the
+ * line, is seen otherwise; the line moves what is past its time to one microsecond after now, so a moment
+ * counts that much before it comes. INT64_MAX: none. */
+static int64_t next_turn(const struct sch_state *st, int64_t since, int64_t now)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	int64_t first = first_after(&st->plan_starts, since + 1), end = first_after(&st->running, since + 1);
+	first = end < first ? end : first;
+	for (const struct sch_job *j = mu_map_seek(&st->plan_starts, NULL, 0, 0, &key, &len);
+	     j && j->plan_start_usec <= now; j = mu_map_seek(&st->plan_starts, key, len, 1, &key, &len)) {
+		const struct sch_part *p = sch__first_part(st, j);
+		int64_t until = p ? j->plan_start_usec + sch__length(sch__job_limit_in(j, p)) : 0;
+		if (until > since + 1 && until < first)
+			first = until;
+	}
+	return first == INT64_MAX ? first : first - 1;
+}
+
+static bool any_overdue(const struct sch_state *st, int64_t now)
+{
+	return first_after(&st->plan_starts, 0) <= now;
+}
+
+void sch__plans_time(struct sch_state *st, int64_t before_usec)
+{
+	int64_t now = st->cluster->now_usec;
+	if (now > before_usec && any_overdue(st, now) && next_turn(st, before_usec, now) <= now)
+		sch__wake(st);
+}
+
+int64_t sch__plans_due(const struct sch_state *st, int64_t since_usec)
+{
+	int64_t now = st->cluster->now_usec, first = first_after(&st->plan_starts, since_usec);
+	if (any_overdue(st, now))
+		first = next_turn(st, since_usec, now);
+	return first == INT64_MAX ? 0 : first;
 }
 
 uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,

@@ -174,7 +174,7 @@ void sch__due_clear(struct sch_state *st, struct sch_job *j)
 	}
 	if (j->state == JOB_RUNNING) {
 		sch__count_running(st, j, -1);
-		sch__pair_key(key, sch__job_end_usec(j), j->id);
+		sch__pair_key(key, sch__line_end_usec(j), j->id);
 		mu_map_del(&st->running, key, sizeof(key));
 	}
 }
@@ -190,7 +190,7 @@ void sch__due_set(struct sch_state *st, struct sch_job *j)
 	}
 	if (j->state == JOB_RUNNING) {
 		sch__count_running(st, j, 1);
-		sch__pair_key(key, sch__job_end_usec(j), j->id);
+		sch__pair_key(key, sch__line_end_usec(j), j->id);
 		mu_map_put(&st->running, key, sizeof(key), j);
 	}
 }

@@ -160,7 +160,7 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	mu_map_clear(&st->classes);
 	sch__topology_free(st);
 	struct mu_map *index[] = {&st->begins, &st->due,	  &st->running,	 &st->tombs,
-				  &st->silent, &st->plans,	  &st->children, &st->named,
+				  &st->silent, &st->plans, &st->plan_starts, &st->children, &st->named,
 				  &st->tasks,  &st->switch_waits, &st->resumes};
 	for (size_t i = 0; i < sizeof(index) / sizeof(index[0]); i++)
 		mu_map_clear(index[i]);

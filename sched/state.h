@@ -208,7 +208,7 @@ struct sch_node {
 	struct sch_rec rec;
 	Mu__NodeRow *row; /* own copy; allocated fields are filled when it is packed */
 	uint32_t order, rank;
-	uint32_t leaf; /* where a topology is drawn */
+	uint32_t leaf;	     /* where a topology is drawn */
 	struct mu_bits spec; /* CPUs that are the system's: CoreSpecCount, CPUSpecList */
 	uint32_t spec_cpus;
 	uint32_t tpc, cpu_end; /* what its class says: threads of a core, CPUs beside those of the system */
@@ -270,7 +270,7 @@ struct sch_config_rec {
 	struct sch_rec rec;
 	Mu__ConfigRow *row;
 	bool by_core, by_socket, memory, lln, one_task_per_core, near; /* SelectTypeParameters */
-	bool spec_usage; /* AllowSpecResourcesUsage */
+	bool spec_usage;					       /* AllowSpecResourcesUsage */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
 	bool backfill;	    /* SchedulerType */
 	bool serial_at_end; /* SchedulerParameters: pack_serial_at_end */
@@ -313,14 +313,15 @@ struct sch_state {
 	struct mu_map answers;
 	struct mu_map begins;	/* be64 eligible, be32 id: jobs that wait for their begin time */
 	struct mu_map due;	/* be64 moment, be32 id: limit backstops, deadlines */
-	struct mu_map running;	/* be64 expected end, be32 id */
+	struct mu_map running;	/* be64 end as plans count it, be32 id */
 	struct mu_map children; /* be32 parent, be32 child: open dependencies */
 	struct mu_map named;	/* be32 uid, 8 bytes of the name's hash, be32 id: jobs that have not ended */
 	struct mu_map plans;	/* by id: waiting jobs with a planned start */
-	struct mu_map tombs;	/* be64 end, be32 id: ended jobs that may be purged */
-	struct mu_map silent;	/* be64 last heard, be32 order: nodes missed by the last summary */
-	struct mu_map resumes;	/* be64 moment, be32 order: nodes that then resume by themselves */
-	uint32_t heard_count;	/* nodes named by the last summary, whose silence counts */
+	struct mu_map plan_starts; /* be64 planned start, be32 id: the same */
+	struct mu_map tombs;	   /* be64 end, be32 id: ended jobs that may be purged */
+	struct mu_map silent;	   /* be64 last heard, be32 order: nodes missed by the last summary */
+	struct mu_map resumes;	   /* be64 moment, be32 order: nodes that then resume by themselves */
+	uint32_t heard_count;	   /* nodes named by the last summary, whose silence counts */
 	uint32_t pending, live_running, completing;
 
 	struct sch_accounts accounts;
@@ -821,6 +822,7 @@ int64_t sch__line_earliest(struct sch_line *line, const struct sch_need *need, c
 			   struct sch_pick *pick, uint32_t *ret_count);
 /* The next moment after AT at which something becomes free; 0: none. */
 int64_t sch__line_after(struct sch_line *line, int64_t at_usec);
+int64_t sch__line_end_usec(const struct sch_job *j); /* when running J is counted to be gone */
 int64_t sch__counted_from(const struct sch_job *j, int64_t now_usec); /* if J started now */
 int64_t sch__span(int64_t limit_sec);	/* how long a running job is expected to run, microseconds */
 int64_t sch__length(int64_t limit_sec); /* how long a waiting job needs its places */
@@ -832,6 +834,11 @@ bool sch__behind(const struct sch_state *st, const struct sch_job *a,
 void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, const char *nodes,
 		   const uint32_t *tasks, size_t count, const uint32_t *gpus, size_t gpu_count);
 void sch__plan_clear(struct sch_state *st, struct sch_job *j);
+/* A plan whose moment has come needs its places for ever less, and keeps others away for ever less: when time
+ * has gone on since BEFORE, wakes the pass if that alone may let a job start. Due: the next such moment after
+ * SINCE; 0: none. */
+void sch__plans_time(struct sch_state *st, int64_t before_usec);
+int64_t sch__plans_due(const struct sch_state *st, int64_t since_usec);
 /* The places of J's plan. Returns how many; 0 when they do not read (a node has gone). PICK has node_count
  * places. */
 uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, struct mu_arena *arena,
@@ -870,9 +877,10 @@ void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j);
 
 /* evolve_job.c, evolve_attempt.c: shared between events */
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);
-/* SHORTER_SEC: a limit below the one it asked for; 0: none. */
+/* SHORTER_SEC: a limit below the one it asked for; 0: none. FROM: the moment from which it is counted. */
 void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
-		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec);
+		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec,
+		    int64_t from_usec);
 /* due.c: when the first silent node is to be given up; 0: never. */
 int64_t sch__silence_due(const struct sch_state *st);
 void sch__job_part_refs(struct sch_state *st, const struct sch_job *j, int sign);

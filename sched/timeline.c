@@ -78,6 +78,13 @@ void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struc
 	add_time(line, e->at_usec);
 }
 
+/* Counted as the pass did that started it: the little that the log takes moves no plan. */
+int64_t sch__line_end_usec(const struct sch_job *j)
+{
+	int64_t at = j->start_usec - j->start_late_usec + sch__span(j->time_limit_sec);
+	return j->resv_end_usec && j->resv_end_usec < at ? j->resv_end_usec : at;
+}
+
 static void running_ends(struct sch_line *line)
 {
 	const uint8_t *key = NULL;
@@ -85,12 +92,10 @@ static void running_ends(struct sch_line *line)
 	const struct mu_map *running = &line->st->running;
 	for (struct sch_job *j = mu_map_seek(running, NULL, 0, 0, &key, &len); j;
 	     j = mu_map_seek(running, key, len, 1, &key, &len)) {
-		/* Counted as the pass did that started it: the little that the log takes moves no plan. */
-		int64_t at = j->start_usec - j->start_late_usec + sch__span(j->time_limit_sec);
-		if (j->resv_end_usec && j->resv_end_usec < at)
-			at = j->resv_end_usec;
+		int64_t at = sch__line_end_usec(j);
 		add_time(line, at);
-		sch__line_lic(line, j, 0, at, false);
+		/* Whoever is past its limit has its licences until it is gone. */
+		sch__line_lic(line, j, 0, at > line->now_usec ? at : line->now_usec + 1, false);
 		const struct sch_part *part = sch__part(line->st, sch__text(j->partition));
 		struct sch_line_end *e = mu_arena_alloc(line->arena, (j->run->alloc_count + 1) * sizeof(*e));
 		for (uint32_t i = 0; i < j->run->alloc_count; i++)

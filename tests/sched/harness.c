@@ -194,13 +194,7 @@ static bool says_something(const struct sch_state *st, const struct mu_buf *b)
 	    b->len ? (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, b->data, b->len, &arena) : NULL;
 	const Mu__Decided *d = e ? e->decided : NULL;
 	/* As a reservation comes nearer, other words fit the same waiting: no cause for a pass. */
-	/* Of a plan that is overdue ever less is needed: it is looked at again with the next pass. */
-	size_t starts = 0;
-	for (size_t i = 0; d && i < d->n_start; i++) {
-		const Mu__JobRow *j = sch_job(st, d->start[i]->job);
-		starts += !j->plan_start_usec || j->plan_start_usec > sch_now_usec(st);
-	}
-	bool yes = d && (starts || (d->n_reason && !reservations) || d->n_stop || d->n_lost);
+	bool yes = d && (d->n_start || (d->n_reason && !reservations) || d->n_stop || d->n_lost);
 	mu_arena_free(&arena);
 	return yes;
 }
