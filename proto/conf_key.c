@@ -446,6 +446,50 @@ static uint64_t memory_of(const char *value)
 	return *value >= '0' && *value <= '9' ? strtoull(value, NULL, 10) : 0;
 }
 
+/* 0: nobody reads the word; 1: it is one by itself; 2: a number belongs to it. */
+static int sched_param(const char *word, size_t len)
+{
+	static const struct {
+		const char *name;
+		int kind;
+	} words[] = {
+#define MU_SCHED_PARAM(name, member, fallback, scale) {#name, 2},
+#define MU_SCHED_FLAG(name, member) {#name, 1},
+#include "proto/schedparams.def"
+#undef MU_SCHED_FLAG
+#undef MU_SCHED_PARAM
+	};
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strlen(words[i].name) == len && !strncasecmp(word, words[i].name, len))
+			return words[i].kind;
+	return 0;
+}
+
+/* Names the words that act on nothing, or less than they say. */
+static void sched_params(struct conf *c)
+{
+	const char *key = "SchedulerParameters", *text = conf__value(c, key);
+	if (!strcmp(text, "(null)"))
+		return;
+	for (size_t len = 0; *text; text += len + (text[len] == ',')) {
+		len = strcspn(text, ",");
+		size_t name = strcspn(text, "=,");
+		bool number = text[name] == '=' && text[name + 1] >= '0' && text[name + 1] <= '9';
+		int kind = sched_param(text, name);
+		if (!kind && len)
+			mu_buf_printf(&c->idle, "%s%s=%.*s", c->idle.len ? ", " : "", key, (int)len, text);
+		else if (kind == 2 && !number)
+			conf__note(c, key,
+				   mu_arena_printf(c->arena, "%.*s needs a number; its default counts",
+						   (int)name, text));
+		else if (!strncasecmp(text, "bf_max_job_array_resv=", 22) && strtol(text + 22, NULL, 10) > 1)
+			conf__note(
+			    c, key,
+			    "bf_max_job_array_resv above 1 acts as 1: of an array the next task is planned "
+			    "ahead, whatever waits behind it");
+	}
+}
+
 #define SET(field, value)                \
 	do {                             \
 		config->has_##field = 1; \
@@ -487,6 +531,7 @@ static void fill_fields(struct conf *c)
 	config->select_type_parameters = (char *)conf__value(c, "SelectTypeParameters");
 	if (strcasestr(config->select_type_parameters, "CR_PACK_NODES"))
 		conf__note(c, "SelectTypeParameters", "CR_PACK_NODES is kept and shown, but without effect");
+	sched_params(c);
 	config->enforce_part_limits = (char *)conf__value(c, "EnforcePartLimits");
 	config->priority_type = (char *)conf__value(c, "PriorityType");
 }

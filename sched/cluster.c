@@ -253,14 +253,12 @@ static void scheduler_derive(struct sch_config_rec *r, const Mu__Config *c)
 {
 	const char *text = mu_conf_get(c, "SchedulerParameters", "");
 	r->backfill = strcasecmp(mu_conf_get(c, "SchedulerType", "sched/backfill"), "sched/builtin") != 0;
-	r->serial_at_end = contains(text, "pack_serial_at_end");
-	r->bf_max_job = (uint32_t)parameter(text, "bf_max_job_test", SCH_BF_MAX_JOB_TEST);
-	r->bf_max_user = (uint32_t)parameter(text, "bf_max_job_user", 0);
-	r->bf_max_part = (uint32_t)parameter(text, "bf_max_job_part", 0);
-	r->bf_max_array = (uint32_t)parameter(text, "bf_max_job_array_resv", SCH_BF_MAX_JOB_ARRAY_RESV);
-	r->bf_window_usec = parameter(text, "bf_window", SCH_BF_WINDOW_SEC / 60) * 60 * SCH_USEC;
-	r->switch_wait_sec = parameter(text, "max_switch_wait", SCH_SWITCH_WAIT_SEC);
-	r->bf_resolution_usec = parameter(text, "bf_resolution", SCH_BF_RESOLUTION_SEC) * SCH_USEC;
+#define MU_SCHED_PARAM(name, member, fallback, scale) \
+	r->member = (__typeof__(r->member))(parameter(text, #name, fallback) * (scale));
+#define MU_SCHED_FLAG(name, member) r->member = contains(text, #name);
+#include "proto/schedparams.def"
+#undef MU_SCHED_FLAG
+#undef MU_SCHED_PARAM
 }
 
 void sch__config_derive(struct sch_state *st)

@@ -160,7 +160,7 @@ Test(conf, syntax_and_companions)
 	    "SlurmctldHost=a(10.0.0.1:7000:7001)\nslurmctldhost=b(10.0.0.2:7000)\nSlurmctldHost=c\n"
 	    "  Include   more.conf  \n"
 	    "GresTypes=gpu,lic\nSlurmdDebug=3 MailProg=/bin/a\\#b DefMemPerCPU=2G "
-	    "SchedulerParameters=a=1,b=2\nSchedulerTimeSlice=60\n"
+	    "SchedulerParameters=a=1,bf_window=x,bf_max_job_array_resv=2,b=2\nSchedulerTimeSlice=60\n"
 	    "# a comment that ends in a backslash \\\nMinJobAge=\\\n10\n"
 	    "NodeName=DEFAULT Weight=5 Feature=x,y Reason=\"two words # here\" TmpDisk=10\n"
 	    "NodeName=n[1-2] Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:a100:4(S:0-1) "
@@ -186,7 +186,7 @@ Test(conf, syntax_and_companions)
 		  !c->has_def_mem_node_mib);
 	cr_assert_str_eq(mu_conf_get(c, "SlurmdDebug", ""), "info");
 	cr_assert_str_eq(mu_conf_get(c, "MailProg", ""), "/bin/a#b");
-	cr_assert_str_eq(mu_conf_get(c, "SchedulerParameters", ""), "a=1,b=2");
+	cr_assert_str_eq(mu_conf_get(c, "SchedulerParameters", ""), "a=1,bf_window=x,bf_max_job_array_resv=2,b=2");
 	cr_assert_str_eq(mu_conf_get(c, "DefMemPerCPU", ""), "2048");
 	cr_assert_str_eq(mu_conf_get(c, "DefMemPerNode", "unset"), "unset");
 	cr_assert(!mu_conf_on(c, "ConstrainRAMSpace", 1) && mu_conf_on(c, "ConstrainCores", 0) &&
@@ -214,6 +214,10 @@ Test(conf, syntax_and_companions)
 	cr_assert(n1->gres[0]->env == MU_GPU_ENV_NVIDIA && n3->gres[0]->env == MU_GPU_ENV_OPENCL);
 	cr_assert(n3->gres[0]->n_links == 1 && !strcmp(n3->gres[0]->links[0], "-1,4") &&
 		  !n4->gres[0]->has_env);
+	cr_assert(strstr(w.notes, "SchedulerParameters=a=1") && strstr(w.notes, "SchedulerParameters=b=2"), "%s",
+		  w.notes);
+	cr_assert(strstr(w.notes, "bf_window needs a number") && strstr(w.notes, "above 1 acts as 1"), "%s",
+		  w.notes);
 	cr_assert(strstr(w.notes, "without effect: ") && strstr(w.notes, "SchedulerTimeSlice"), "%s",
 		  w.notes);
 	/* Lines of included files come where they are included. */
