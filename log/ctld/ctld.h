@@ -39,7 +39,7 @@ enum {
 	CTL_DIGEST_EVERY = 1024,
 	CTL_RESOLVED_ROWS = 20000,	     /* of one array's tasks in history, some 10 us each */
 	CTL_RESOLVED_MAX = 100,              /* ended jobs of one dependency: so many reads of history, tens of microseconds each */
-	CTL_DECIDE_STEPS = 400000,           /* counted steps of one slice: some milliseconds */
+	CTL_DECIDE_STEPS = 30000,            /* counted steps of one slice, of 0.2 us each */
 	CTL_READERS = 3,
 	CTL_READ_QUEUE = 4096,
 	CTL_POLL_MSEC_MAX = 30000

@@ -20,6 +20,8 @@
 		(row)->has_##field = 1; \
 	} while (0)
 
+enum { BUDGET = 30000 }; /* steps of a slice, as the controllers have it */
+
 struct bench {
 	struct sch_state *st;
 	struct sch_changes changes;
@@ -313,11 +315,11 @@ static void array(void)
 	apply(&b, &e);
 	result("an array of 1,000,000 tasks, submitted", "%.1f microseconds, %llu bytes of State",
 	       (double)(nanoseconds() - from) / 1e3, (unsigned long long)(state_bytes(&b) - before));
-	struct pass p = decide(&b, 20000);
+	struct pass p = decide(&b, BUDGET);
 	show_pass("  pass that starts its first tasks", &p);
 	for (uint32_t n = 2; n < 66; n++)
 		end_job(&b, n);
-	p = decide(&b, 20000);
+	p = decide(&b, BUDGET);
 	show_pass("  pass after 64 of them have ended", &p);
 	kill.job = &id;
 	kill.n_job = 1;
@@ -352,7 +354,7 @@ int main(int argc, char **argv)
 	       (double)last / 1e3);
 	result("State of a waiting job, its answer and map entries included", "%.0f bytes",
 	       (double)(after - before) / (jobs - 1000));
-	struct pass p = decide(&b, 20000);
+	struct pass p = decide(&b, BUDGET);
 	show_pass("first pass over all", &p);
 	struct sch_counts c;
 	sch_counts(b.st, &c);
@@ -360,12 +362,12 @@ int main(int argc, char **argv)
 	       c.nodes_total, c.jobs_pending);
 	for (uint32_t id = 1; id <= 200; id++)
 		end_job(&b, id);
-	p = decide(&b, 20000);
+	p = decide(&b, BUDGET);
 	show_pass("pass after 200 ends", &p);
 	result("a node frees up", "%u jobs end on it", free_node(&b, jobs));
-	p = decide_until(&b, 20000, 1);
+	p = decide_until(&b, BUDGET, 1);
 	show_pass("  until the first start after that", &p);
-	p = decide(&b, 20000);
+	p = decide(&b, BUDGET);
 	show_pass("  the rest of that pass", &p);
 	struct mu_hash d, w;
 	t = nanoseconds();
