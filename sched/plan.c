@@ -114,8 +114,12 @@ static int64_t next_turn(const struct sch_state *st, int64_t since, int64_t now)
 	for (const struct sch_job *j = mu_map_seek(&st->plan_starts, NULL, 0, 0, &key, &len);
 	     j && j->plan_start_usec <= now; j = mu_map_seek(&st->plan_starts, key, len, 1, &key, &len)) {
 		const struct sch_part *p = sch__first_part(st, j);
-		int64_t until = p ? j->plan_start_usec + sch__length(sch__job_limit_in(j, p)) : 0;
-		if (until > since + 1 && until < first)
+		int64_t limit = p ? sch__job_limit_in(j, p) : 0,
+			until = j->plan_start_usec + sch__length(limit);
+		if (p && until > since + 1 && until < first)
+			first = until;
+		until = j->plan_start_usec + sch__length(j->time_min_sec);
+		if (p && sch__job_limit_may(j, p, j->time_min_sec) && until > since + 1 && until < first)
 			first = until;
 	}
 	return first == INT64_MAX ? first : first - 1;
