@@ -41,6 +41,7 @@ static void check_tasks(const char *text)
 	mu_runs_cut(&all, &odd, &both, &rest);
 	cr_assert_eq(both.total, odd.total);
 	cr_assert_eq(rest.total, t.total - odd.total);
+	mu_runs_free(&both);
 	mu_runs_or(&rest, &odd);
 	cr_assert_eq(mu_runs_count(&rest), 1, "%s: joined again", text);
 	mu_runs_print(&rest, &t, t.throttle, &out);
