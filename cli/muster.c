@@ -464,6 +464,8 @@ static const struct {
     {"events", "[--from @POS|TIME] [--kind K] [--user U] [--job N] [--node X] [--follow] [--json]",
      "what happens, a line each", muster_events},
     {"wait", "JOB [--state STATE] [--timeout SECONDS]", "until a job is in a state", muster_wait},
+    {"forecast", "[JOBS] [--days N] [--json] | --score [--from TIME] [--json]",
+     "when waiting jobs may start, learnt from how long jobs really ran; how good that was", muster_forecast},
     {"diff", "--from TIME|@POS [--to TIME|@POS]", "what changed between two moments", muster_diff},
     {"audit", "acts [--who USERS] [--since TIME] [--until TIME] [--json] | ...",
      "what people did; others by muster-history", muster_audit},

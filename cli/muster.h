@@ -8,6 +8,7 @@ int muster_log(struct cli *c, size_t count, char **words);
 int muster_bench(struct cli *c, size_t count, char **words);
 int muster_config(struct cli *c, size_t count, char **words);
 int muster_why(struct cli *c, size_t count, char **words);
+int muster_forecast(struct cli *c, size_t count, char **words);
 int muster_events(struct cli *c, size_t count, char **words);
 int muster_wait(struct cli *c, size_t count, char **words);
 int muster_diff(struct cli *c, size_t count, char **words);

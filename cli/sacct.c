@@ -575,6 +575,7 @@ static int run(struct cli *c, const struct cli_args *args, bool first)
 
 		while ((line = strsep(&rest, "\n")))
 			cli_error(c, "%s", line);
+		mu_map_clear(&s.qos);
 		return 1;
 	}
 	int rc = list(&s);

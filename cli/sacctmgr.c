@@ -761,7 +761,7 @@ int cli_sacctmgr(struct cli *c, int argc, char **argv)
 		return 0; /* Accounts are part of the log: there is no second daemon to tell. */
 	case V_ARCHIVE:
 		cli_error(c,
-			  "archive is not part of this version: every change stays in the log's own archive");
+			  "there is no database to archive: every change stays in the log, and muster log export writes it to files");
 		return 1;
 	}
 	cli_error(c, "invalid keyword: %s", args.words[0]);

@@ -115,6 +115,9 @@ int mgr_add(struct mgr *m, enum mgr_entity e);
 int mgr_modify(struct mgr *m, enum mgr_entity e);
 int mgr_delete(struct mgr *m, enum mgr_entity e);
 int mgr_list(struct mgr *m, enum mgr_entity e);
+/* ---- sacctmgr_info.c: exit codes ---- */
+int mgr_show_config(struct mgr *m);
+int mgr_show_stats(struct mgr *m);
 int mgr_dump(struct mgr *m, char **words, size_t n);
 int mgr_read(struct mgr *m, char **words, size_t n);
 

@@ -722,6 +722,46 @@ static bool is_below(const struct mgr *m, const Mu__AssocRow *a, const char *top
 	return false;
 }
 
+/* Is the user's place among those that go? */
+static bool goes(const struct mgr *m, const Mu__AssocRow *a)
+{
+	for (size_t i = 0; i < m->changes; i++) {
+		const Mu__AssocPut *p = m->change[i]->remove ? m->change[i]->remove->assoc : NULL;
+		if (p && p->user && strcmp(p->account, a->account) == 0 && strcmp(p->user, a->user) == 0 &&
+		    strcmp(p->partition ? p->partition : "", a->partition ? a->partition : "") == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A user who stays elsewhere keeps his default account. True, with the sentence printed, where one would lose it. */
+static bool loses_default(struct mgr *m)
+{
+	for (size_t i = 0; i < m->assocs; i++) {
+		const Mu__AssocRow *a = m->assoc[i];
+		const Mu__UserRow *u = a->user && *a->user ? mgr_user(m, a->user) : NULL;
+		bool elsewhere = false, here = false;
+		if (!u || !u->default_account || strcmp(u->default_account, a->account) != 0 || !goes(m, a))
+			continue;
+		for (size_t k = 0; k < m->assocs; k++) {
+			const Mu__AssocRow *b = m->assoc[k];
+			if (!b->user || strcmp(b->user, a->user) != 0 || goes(m, b))
+				continue;
+			here = here || strcmp(b->account, a->account) == 0;
+			elsewhere = elsewhere || strcmp(b->account, a->account) != 0;
+		}
+		if (!elsewhere || here)
+			continue;
+		fflush(stdout);
+		fprintf(stderr,
+			" Error with request: You can not remove the default account of a user association\n"
+			"  DefaultAccount = %s User = %s; give the user another default account first\n",
+			a->account, a->user);
+		return true;
+	}
+	return false;
+}
+
 /* With an account go the accounts and users' places below it, from below. */
 static int delete_account(struct mgr *m)
 {
@@ -751,6 +791,8 @@ static int delete_account(struct mgr *m)
 			r->account = a->account;
 		}
 	}
+	if (loses_default(m))
+		return 1;
 	if (m->changes)
 		mgr_say(m, " Deleting accounts...\n");
 	for (size_t i = 0; i < kept; i++)
@@ -787,6 +829,8 @@ static int delete_user(struct mgr *m)
 		r->assoc->user = a->user;
 		r->assoc->partition = a->partition;
 	}
+	if (loses_default(m))
+		return 1;
 	return deleted(m, "deleting users");
 }
 

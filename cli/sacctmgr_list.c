@@ -707,6 +707,14 @@ static bool in_service(const Mu__NodeRow *n)
 static void put_outage(struct listing *l, const char *node, const Mu__Moment *from, const Mu__Moment *to)
 {
 	char begin[32], end[32] = "Unknown", state[128];
+	const char *since = mgr_value(l->m, F_START, false);
+	int64_t start = 0;
+
+	/* A node that is new is UNKNOWN for the moment until it registers: that is no outage. */
+	if (to && from->node->base_state == NODE_UNKNOWN && to->time_usec - from->time_usec < 1000000)
+		return;
+	if (since && !mu_date_parse(since, cli_now_usec(), 0, &cli_zone, &start, NULL) && to && to->time_usec < start)
+		return;
 
 	mu_date_print(from->time_usec, &cli_zone, begin);
 	if (to)
@@ -762,7 +770,8 @@ static int list_events(struct mgr *m)
 	ask.what = MU__WHAT__WHAT_NODES;
 	int rc = cli_query_all(m->cli, &ask, &mu__node_row__descriptor, &rows, &n, &err);
 	for (size_t i = 0; !rc && i < n; i++)
-		rc = list_node_events(m, &l, ((Mu__NodeRow *)rows[i])->name, &err);
+		if (mgr_listed(m, F_NAME, ((Mu__NodeRow *)rows[i])->name))
+			rc = list_node_events(m, &l, ((Mu__NodeRow *)rows[i])->name, &err);
 	if (rc) {
 		cli_error(m->cli, "%s", err.text);
 		return 1;
@@ -825,10 +834,16 @@ int mgr_list(struct mgr *m, enum mgr_entity e)
 	case MGR_RUNAWAY:
 		printf("Runaway Jobs: No runaway jobs found on cluster %s\n", m->cli->conf.cluster);
 		return 0;
+	case MGR_CONFIGURATION:
+		return mgr_show_config(m);
+	case MGR_STATS:
+		return mgr_show_stats(m);
+	case MGR_WCKEY:
+		cli_error(m->cli, "wckeys are words of jobs and are not kept as a list; sreport cluster WCKeyUtilizationByUser "
+				  "tells which were used");
+		return 1;
 	default:
-		cli_error(
-		    m->cli,
-		    "resources, wckeys, statistics and the configuration are shown by scontrol and sdiag");
+		cli_error(m->cli, "licences are those of Licenses= in muster.conf; scontrol show licenses lists them");
 		return 1;
 	}
 }
