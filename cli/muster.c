@@ -472,6 +472,7 @@ static const struct {
     {"digest", "", "position, digest and chain of every controller", digest},
     {"controller", "list | add | promote | remove | transfer | recover", "members of the cluster",
      controller},
+    {"undo", "@POS[.N] --plan | --apply", "make up for what an administrator did", muster_undo},
     {"backup", "DIR", "all that a controller of this host knows, into DIR", backup},
     {"node", "list | enroll NODE KEY | remove NODE", "keys of the nodes", node},
     {"config", "get [KEY] | diff", "the configuration that the cluster holds", muster_config},

@@ -11,6 +11,8 @@ int muster_why(struct cli *c, size_t count, char **words);
 int muster_forecast(struct cli *c, size_t count, char **words);
 int muster_events(struct cli *c, size_t count, char **words);
 int muster_wait(struct cli *c, size_t count, char **words);
+/* undo @POS[.N] --plan|--apply: events that make up for one that was a mistake. */
+int muster_undo(struct cli *c, size_t count, char **words);
 int muster_diff(struct cli *c, size_t count, char **words);
 /* cli/slice.c: signed slices of the log, and receipts. Exit codes. */
 int slice_export(struct cli *c, const char *path, uint64_t from, uint64_t to);

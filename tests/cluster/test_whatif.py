@@ -2,7 +2,7 @@
 import json
 import os
 
-from harness import check, equal, size, test, wait_until
+from harness import USER, check, equal, size, test, wait_until
 from load import Load
 from test_kills import FAST
 
@@ -124,3 +124,73 @@ def test_as_of(t):
     check(len({moment for _, _, _, moment in seen}) > len(seen) // 2, "the moments are all the same: nothing went on")
     for words in (["squeue", "--at", "@5,"], ["squeue", "--at", "@5,x"], ["squeue", "--at", "@,5"]):
         check(c.run(*words).code == 1, "%s is taken", words)
+
+
+def last(c, kind):
+    """Where the log has the last event of KIND."""
+    dump = c.run("muster", "log", "dump", os.path.join(c.dir, "state", "c1")).ok().out
+    return [line.split(" ")[0] for line in dump.splitlines() if line.split(" ")[2:3] == [kind]][-1]
+
+
+def undo(c, place, *pieces):
+    """What is planned for PLACE has all PIECES; then it is done."""
+    said = c.run("muster", "undo", place, "--plan").ok().out
+    for piece in pieces:
+        check(piece in said, "the plan of %s is %r, without %r", place, said, piece)
+    return c.run("muster", "undo", place, "--apply").ok().out
+
+
+@test(build="plain")
+def test_undo(t):
+    """Acts of an administrator are made up for by new ones, each under its author; what cannot be is said by name."""
+    c = t.cluster(controllers=1, nodes=2, settings={"KillWait": "2"})
+    node = lambda: c.run("scontrol", "-o", "show", "node", "n2").ok().out
+    c.run("scontrol", "update", "nodename=n2", "state=drain", "reason=look").ok()
+    place = last(c, "node_update")
+    undo(c, place, "by root", "would: node n2: UNDRAIN")
+    check("DRAIN" not in node(), "n2 is still drained: %s", node())
+    done = c.run("muster", "undo", place, "--apply")
+    check(done.code == 1 and "cannot: node n2 is in service again" in done.out and "nothing of" in done.err, "twice it says %r %r", done.out, done.err)
+    acts = [json.loads(line) for line in c.run("muster", "audit", "acts", "--who", "root", "--json").ok().out.splitlines()]
+    check(len([act for act in acts if act["event"] == 53]) == 2, "the acts are %s", acts)
+    c.run("scontrol", "update", "nodename=n2", "weight=7").ok()
+    undo(c, last(c, "node_update"), "Weight=1")
+    check("Weight=1 " in node(), "its weight is %s", node())
+    partition = lambda: c.run("scontrol", "-o", "show", "partition").ok().out
+    was = partition()
+    name = was.split()[0].split("=")[1]
+    c.run("scontrol", "update", "partitionname=" + name, "MaxTime=40", "MaxNodes=1").ok()
+    check(partition() != was, "the partition is as it was")
+    undo(c, last(c, "partition_update"), "max_time_sec", "max_nodes")
+    equal(partition(), was, "the partition after the undo")
+    qos = lambda: c.run("sacctmgr", "-n", "-P", "show", "qos").ok().out
+    was = qos()
+    c.run("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxJobsPerUser=3", "Priority=5", "MaxTRESPerJob=cpu=2").ok()
+    check(qos() != was, "the QOS is as it was")
+    undo(c, last(c, "accounts_changed"), "QOS normal", "max_jobs_user", "max_tres_job", "priority")
+    equal(qos(), was, "the QOS after the undo")
+    c.run("sacctmgr", "-i", "add", "account", "bio").ok()
+    done = c.run("muster", "undo", last(c, "accounts_changed"), "--plan")
+    check(done.code == 1 and "remove it with sacctmgr" in done.out, "of an addition it says %r", done.out)
+    path = os.path.join(c.dir, "muster.conf")
+    text = open(path).read()
+    with open(path, "w") as f:
+        f.write(text + "PriorityWeightAge=77\n")
+    c.run("scontrol", "reconfigure").ok()
+    weight = lambda: c.run("muster", "config", "get", "PriorityWeightAge").ok().out
+    check("77" in weight(), "the configuration was not taken in: %s", weight())
+    place = last(c, "config_set")
+    undo(c, place, "the configuration of @")
+    check("77" not in weight(), "the configuration stands: %s", weight())
+    check("another configuration was set" in c.run("muster", "undo", place, "--plan").out, "a configuration is undone twice")
+    mine, other = c.sbatch("-H", "-J", "mine", "--wrap", "echo mine"), c.sbatch("-H", "--wrap", "true", user=USER)
+    c.run("scancel", mine, other).ok()
+    said = undo(c, last(c, "job_signal"), "job %d submitted again" % mine)
+    again = int(said.split()[-1])
+    equal(c.run("squeue", "-h", "-j", again, "-o", "%j %T %r").ok().out.strip(), "mine PENDING JobHeldUser", "the job submitted again")
+    check("echo mine" in c.run("scontrol", "write", "batch_script", again, "-").ok().out, "its script is another")
+    for words, sentence in (([last(c, "node_registered"), "--plan"], "no act of an administrator"), (["@99999", "--plan"], "nothing at @99999"), (["x", "--plan"], "no place in the log"),
+                            ([place], "usage: muster undo"), ([place, "--plan", "--apply"], "usage: muster undo")):
+        done = c.run("muster", "undo", *words)
+        check(done.code == 1 and sentence in done.err, "undo %s says %r", words, done.err)
+    c.run("muster", "undo", place, "--plan", user=USER).refused()
