@@ -44,6 +44,8 @@ extern const struct cli_columns cli_acct_columns; /* sacct */
 
 /* ---- shared by getters and by scontrol ---- */
 const Mu__JobSpec *cli_job_spec(const Mu__JobRow *job); /* never NULL */
+/* Seconds between two moments as both are shown, in whole seconds: what tables and reports add up. */
+int64_t cli_between_sec(int64_t from_usec, int64_t to_usec);
 int64_t cli_job_elapsed_sec(const Mu__JobRow *job, int64_t now_usec);
 /* Nodes and end of the job as it is now: one that waits again, or ended while it waited, has neither nodes
  * nor (waiting) an end, whatever its last run had. "" and 0 then. */

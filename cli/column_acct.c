@@ -76,7 +76,7 @@ static int64_t elapsed(const struct cli_cell *c)
 		return 0;
 	if (!end)
 		end = c->to_usec && c->to_usec < c->now_usec ? c->to_usec : c->now_usec;
-	return end > start ? (end - start) / 1000000 - (is_step(c) ? 0 : c->job->suspend_sec) : 0;
+	return end > start ? cli_between_sec(start, end) - (is_step(c) ? 0 : c->job->suspend_sec) : 0;
 }
 
 static bool started(const struct cli_cell *c)

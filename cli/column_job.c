@@ -70,13 +70,18 @@ int64_t cli_job_end(const Mu__JobRow *j)
 	return j->state == JOB_PENDING ? 0 : j->end_usec;
 }
 
+int64_t cli_between_sec(int64_t from_usec, int64_t to_usec)
+{
+	return to_usec > from_usec ? to_usec / 1000000 - from_usec / 1000000 : 0;
+}
+
 int64_t cli_job_elapsed_sec(const Mu__JobRow *j, int64_t now_usec)
 {
 	int64_t end = j->end_usec ? j->end_usec : now_usec;
 
 	if (!j->start_usec || j->state == JOB_PENDING || end < j->start_usec)
 		return 0;
-	return (end - j->start_usec) / 1000000 - j->suspend_sec;
+	return cli_between_sec(j->start_usec, end) - j->suspend_sec;
 }
 
 void cli_job_reason(const Mu__JobRow *j, bool full, struct mu_buf *out)
@@ -893,7 +898,7 @@ GET(step_time)
 {
 	int64_t end = c->step->end_usec ? c->step->end_usec : c->now_usec;
 
-	put_span(out, end > c->step->start_usec ? (end - c->step->start_usec) / 1000000 : 0);
+	put_span(out, cli_between_sec(c->step->start_usec, end));
 }
 
 GET(step_gres)

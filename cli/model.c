@@ -459,7 +459,7 @@ static void history_step(struct cli_json *j, const Mu__StepRow *s)
 
 	json_object(j, NULL);
 	json_object(j, "time");
-	json_number(j, "elapsed", s->end_usec > s->start_usec ? (s->end_usec - s->start_usec) / 1000000 : 0);
+	json_number(j, "elapsed", cli_between_sec(s->start_usec, s->end_usec));
 	when(j, "start", s->start_usec);
 	when(j, "end", s->end_usec);
 	json_object(j, "total");
