@@ -14,7 +14,9 @@ uint32_t sch__het_size(const struct sch_job *j)
 
 struct sch_job *sch__het_part(const struct sch_state *st, const struct sch_job *j, uint32_t offset)
 {
-	struct sch_job *m = sch__job(st, j->het_count ? j->het_first + offset : j->id);
+	if (!j->het_count) /* Asked often: no look-up for jobs by themselves. */
+		return (struct sch_job *)j;
+	struct sch_job *m = sch__job(st, j->het_first + offset);
 	return m && m->het_first == j->het_first ? m : NULL;
 }
 
