@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "log/ctld/entry_fold.h"
 #include "log/ctld/setup.h"
 #include "log/diag.h"
-#include "log/entry.h"
 #include "proto/conf.h"
 #include "proto/pb.h"
 #include "proto/version.h"
@@ -91,47 +91,7 @@ static int ask(struct followed *f, struct mu_arena *arena, Mu__LogReply **ret, s
 	return 0;
 }
 
-/* ---- folding ---- */
-
-/* One entry: F->st goes on, RET tells what it did. Memory is ARENA's. */
-static int fold(struct followed *f, uint64_t pos, struct mu_view raw, struct mu_arena *arena, struct view_entry *ret, struct mu_err *err)
-{
-	struct sch_at at = {.pos = pos};
-	struct sch_changes changes = {0};
-	struct log_entry entry;
-	struct log_part part;
-	size_t cursor = 0, n = 0;
-	int code = log_entry_parse(raw.data, raw.len, &entry);
-
-	if (code)
-		return mu_fail(err, code, "entry %llu of cluster %s cannot be read", (unsigned long long)pos, f->name);
-	struct view_part *parts = mu_arena_alloc(arena, (entry.part_count + 1) * sizeof *parts);
-	at.time_usec = entry.time_usec;
-	while (!code && log_entry_next(&entry, &cursor, &part)) {
-		struct sch_verdict verdict = {0};
-		parts[n++] = (struct view_part){part.kind, part.bytes};
-		if (part.kind != LOG_PART_EVENT)
-			continue;
-		code = sch_evolve(f->st, &at, part.bytes.data, part.bytes.len, &verdict, &changes, err);
-		at.n++;
-	}
-	if (!code)
-		sch_entry_done(f->st, pos, entry.time_usec, &changes);
-	struct view_row *rows = mu_arena_alloc(arena, (changes.count + 1) * sizeof *rows);
-	for (size_t i = 0; i < changes.count && !code; i++) {
-		MU_CLEANUP(mu_buf_free) struct mu_buf row = {0};
-		if (!changes.v[i].gone)
-			code = sch_row_pack(f->st, &changes.v[i].key, &row);
-		rows[i] = (struct view_row){.key = changes.v[i].key, .gone = changes.v[i].gone,
-					    .row = {row.len ? mu_arena_dup(arena, row.data, row.len) : NULL, row.len}};
-	}
-	log_chain_next(&f->chain, &entry);
-	*ret = (struct view_entry){.pos = pos, .time_usec = entry.time_usec, .header = {raw.data, LOG_ENTRY_HEADER}, .parts = parts,
-				   .part_count = n, .chain = f->chain, .rows = rows, .row_count = changes.count};
-	sch_digest(f->st, &ret->digest);
-	sch_changes_free(&changes);
-	return code;
-}
+/* ---- taking ---- */
 
 static int take_page(struct followed *f, const Mu__LogReply *page, struct mu_arena *arena, struct mu_err *err)
 {
@@ -148,7 +108,7 @@ static int take_page(struct followed *f, const Mu__LogReply *page, struct mu_are
 		struct view_entry batch[BATCH];
 		size_t n = 0;
 		for (; i < page->n_entry && n < BATCH && !code; i++, n++)
-			code = fold(f, ++pos, (struct mu_view){page->entry[i].data, page->entry[i].len}, arena, &batch[n], err);
+			code = ctl_entry_fold(f->st, &f->chain, ++pos, (struct mu_view){page->entry[i].data, page->entry[i].len}, arena, &batch[n], err);
 		if (!code)
 			code = view_apply(f->view, batch, n, err);
 	}

@@ -47,6 +47,13 @@ int sim_swf_write(const char *path, const struct sim_work *w, const char *how, s
 /* An archive: what was submitted there, with the run times that were seen; and the configuration at its end. */
 int sim_archive_read(const char *dir, struct sim_work *w, Mu__Config **ret_conf, struct mu_err *err);
 
+/* A new archive, DIR/view, of what a simulation does. NULL with the reason. */
+struct sim_into;
+struct sim_into *sim_into_new(const char *dir, struct mu_err *err);
+int sim_into_entry(void *into, uint64_t pos, int64_t time_usec, const struct mu_view *event, size_t count); /* a tap */
+/* Writes what is left, where CODE is 0, and frees. CODE, or why that failed. NULL is accepted. */
+int sim_into_close(struct sim_into *s, int code, struct mu_err *err);
+
 /* The openb GPU trace: tables of nodes and of tasks. */
 struct sim_openb {
 	struct sim_work *w;

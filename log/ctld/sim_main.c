@@ -27,12 +27,13 @@ static const char USAGE[] =
 	"  --out FILE       SWF with the simulated wait in field 3\n"
 	"  --report FILE    figures as JSON, for each class and user\n"
 	"  --svg FILE       a picture: nodes by time\n"
+	"  --into DIR       an archive, DIR/view, that holds every entry, as a controller would have written it\n"
 	"  --steps N        counted steps of a slice (default: a pass is one slice)\n";
 
 struct args {
 	const char *openb, *tasks, *select;
 	bool stay;
-	const char *swf, *archive, *conf, *policy, *out, *report, *svg;
+	const char *swf, *archive, *conf, *policy, *out, *report, *svg, *into;
 	uint64_t generate, seed, load, users, procs, nodes, steps;
 };
 
@@ -53,7 +54,7 @@ static uint64_t number(const char *what, const char *text, int64_t low, int64_t 
 }
 
 enum { OPT_SWF = 1, OPT_ARCHIVE, OPT_GENERATE, OPT_SEED, OPT_LOAD, OPT_USERS, OPT_PROCS, OPT_NODES, OPT_CONF, OPT_POLICY, OPT_OUT, OPT_REPORT,
-       OPT_SVG, OPT_STEPS, OPT_OPENB, OPT_TASKS, OPT_SELECT, OPT_STAY };
+       OPT_SVG, OPT_STEPS, OPT_OPENB, OPT_TASKS, OPT_SELECT, OPT_STAY, OPT_INTO };
 
 static void options(struct args *a, int argc, char **argv)
 {
@@ -61,10 +62,10 @@ static void options(struct args *a, int argc, char **argv)
 		{"swf", 1, NULL, OPT_SWF}, {"archive", 1, NULL, OPT_ARCHIVE}, {"generate", 1, NULL, OPT_GENERATE}, {"seed", 1, NULL, OPT_SEED},
 		{"load", 1, NULL, OPT_LOAD}, {"users", 1, NULL, OPT_USERS}, {"procs", 1, NULL, OPT_PROCS}, {"nodes", 1, NULL, OPT_NODES},
 		{"conf", 1, NULL, OPT_CONF}, {"policy", 1, NULL, OPT_POLICY}, {"out", 1, NULL, OPT_OUT}, {"report", 1, NULL, OPT_REPORT},
-		{"svg", 1, NULL, OPT_SVG}, {"steps", 1, NULL, OPT_STEPS}, {"openb", 1, NULL, OPT_OPENB}, {"tasks", 1, NULL, OPT_TASKS}, {"select", 1, NULL, OPT_SELECT}, {"stay", 0, NULL, OPT_STAY},
+		{"svg", 1, NULL, OPT_SVG}, {"steps", 1, NULL, OPT_STEPS}, {"openb", 1, NULL, OPT_OPENB}, {"tasks", 1, NULL, OPT_TASKS}, {"select", 1, NULL, OPT_SELECT}, {"stay", 0, NULL, OPT_STAY}, {"into", 1, NULL, OPT_INTO},
 		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	const char **words[] = {[OPT_SWF] = &a->swf, [OPT_ARCHIVE] = &a->archive, [OPT_CONF] = &a->conf, [OPT_POLICY] = &a->policy, [OPT_OUT] = &a->out,
-				[OPT_REPORT] = &a->report, [OPT_SVG] = &a->svg, [OPT_OPENB] = &a->openb, [OPT_TASKS] = &a->tasks, [OPT_SELECT] = &a->select};
+				[OPT_REPORT] = &a->report, [OPT_SVG] = &a->svg, [OPT_OPENB] = &a->openb, [OPT_TASKS] = &a->tasks, [OPT_SELECT] = &a->select, [OPT_INTO] = &a->into};
 	uint64_t *numbers[] = {[OPT_GENERATE] = &a->generate, [OPT_SEED] = &a->seed, [OPT_LOAD] = &a->load, [OPT_USERS] = &a->users,
 			       [OPT_PROCS] = &a->procs, [OPT_NODES] = &a->nodes, [OPT_STEPS] = &a->steps};
 	int o, at = 0;
@@ -248,10 +249,14 @@ static int simulate(const struct args *a, struct sim_work *w, struct sim_openb *
 	const char *name = a->policy ? a->policy : "default";
 	struct mu_err refusal = {0};
 	double before = seconds();
-	int code = sch_sim_new(conf, w->begin_usec, &sim, err);
+	struct sch_sim_tap tap = {.entry = sim_into_entry};
+	int code = 0;
 
+	if (a->into && !(tap.arg = sim_into_new(a->into, err)))
+		return MU_EIO;
+	code = sch_sim_new_tapped(conf, w->begin_usec, tap.arg ? &tap : NULL, &sim, err);
 	if (code)
-		return code;
+		return sim_into_close(tap.arg, code, err);
 	if (a->svg)
 		eyes.picture = sim_picture_new(conf);
 	eyes.openb = openb;
@@ -277,7 +282,7 @@ static int simulate(const struct args *a, struct sim_work *w, struct sim_openb *
 		code = sim_picture_write(eyes.picture, a->svg, w, mu_arena_printf(&w->arena, "%s, policy %s", source, name), err);
 	sim_picture_free(eyes.picture);
 	sch_sim_free(sim);
-	return code;
+	return sim_into_close(tap.arg, code, err);
 }
 
 int sim_main(int argc, char **argv)

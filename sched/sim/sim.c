@@ -37,6 +37,10 @@ struct sch_sim {
 	uint32_t *by_id; /* index + 1 of the job with the id FIRST_ID + i */
 	uint32_t first_id, id_cap;
 	const struct sch_sim_watch *watch;
+	const struct sch_sim_tap *tap;
+	struct mu_buf tapped; /* events of the entry that is open, one behind the other */
+	size_t *part_end, parts, part_cap;
+	int tap_code; /* what the tap returned */
 	struct sch_sim_figures f;
 	uint64_t cpus_held;
 	int64_t held_since_usec;
@@ -110,12 +114,40 @@ static int tell(struct sch_sim *s, enum sch_sim_what what, uint32_t job, const M
 	return s->watch->tell(s->watch->arg, what, job, start, s->buf.data, s->buf.len);
 }
 
+/* The event in BUF belongs to the entry that is open. */
+static void keep_part(struct sch_sim *s)
+{
+	mu_buf_add(&s->tapped, s->buf.data, s->buf.len);
+	if (s->parts == s->part_cap) {
+		s->part_cap = s->part_cap ? 2 * s->part_cap : 64;
+		s->part_end = realloc(s->part_end, s->part_cap * sizeof(s->part_end[0]));
+		if (!s->part_end)
+			abort();
+	}
+	s->part_end[s->parts++] = s->tapped.len;
+}
+
+static void tap(struct sch_sim *s)
+{
+	struct mu_view *event = mu_arena_alloc(&s->slice, (s->parts + 1) * sizeof(event[0]));
+	for (size_t i = 0; i < s->parts; i++) {
+		size_t from = i ? s->part_end[i - 1] : 0;
+		event[i] = (struct mu_view){s->tapped.data + from, s->part_end[i] - from};
+	}
+	if (!s->tap_code)
+		s->tap_code = s->tap->entry(s->tap->arg, sch_pos(s->st), s->now_usec, event, s->parts);
+	mu_buf_reset(&s->tapped);
+	s->parts = 0;
+}
+
 /* Folds E as part N of the entry that is open; the verdict's code. */
 static int fold(struct sch_sim *s, const Mu__Event *e, uint32_t n, struct sch_verdict *v, struct mu_err *err)
 {
 	struct sch_at at = {.pos = sch_pos(s->st) + 1, .n = n, .time_usec = s->now_usec};
 	mu_buf_reset(&s->buf);
 	mu_pb_pack(&e->base, &s->buf);
+	if (s->tap)
+		keep_part(s);
 	int rc = sch_evolve(s->st, &at, s->buf.data, s->buf.len, v, &s->changes, err);
 	s->f.events++;
 	if (rc)
@@ -128,6 +160,8 @@ static int fold(struct sch_sim *s, const Mu__Event *e, uint32_t n, struct sch_ve
 static void close_entry(struct sch_sim *s)
 {
 	sch_entry_done(s->st, sch_pos(s->st) + 1, s->now_usec, &s->changes);
+	if (s->tap && s->parts)
+		tap(s);
 }
 
 int sch_sim_event(struct sch_sim *s, const Mu__Event *event, struct mu_err *err)
@@ -395,7 +429,9 @@ static int step(struct sch_sim *s, uint32_t *idle, uint32_t budget, bool *ret_mo
 		return 0;
 	}
 	*ret_more = true;
-	return rc ? rc : settle(s, budget, err);
+	if (!rc)
+		rc = settle(s, budget, err);
+	return rc ? rc : s->tap_code;
 }
 
 int sch_sim_run(struct sch_sim *s, struct sch_sim_job *jobs, uint32_t count, uint32_t budget,
@@ -470,9 +506,16 @@ static int register_node(struct sch_sim *s, const char *name, struct mu_err *err
 
 int sch_sim_new(const Mu__Config *config, int64_t begin_usec, struct sch_sim **ret, struct mu_err *err)
 {
+	return sch_sim_new_tapped(config, begin_usec, NULL, ret, err);
+}
+
+int sch_sim_new_tapped(const Mu__Config *config, int64_t begin_usec, const struct sch_sim_tap *tap,
+		       struct sch_sim **ret, struct mu_err *err)
+{
 	struct sch_sim *s = calloc(1, sizeof(*s));
 	if (!s)
 		abort();
+	s->tap = tap;
 	s->st = sch_state_new();
 	s->now_usec = begin_usec;
 	Mu__Event *e = blank(s, MU__EVENT__KIND_FOUNDED, "controller");
@@ -505,6 +548,8 @@ struct sch_sim *sch_sim_free(struct sch_sim *s)
 	mu_arena_free(&s->arena);
 	mu_arena_free(&s->slice);
 	mu_buf_free(&s->buf);
+	mu_buf_free(&s->tapped);
+	free(s->part_end);
 	free(s->heap);
 	free(s->by_id);
 	free(s->live);

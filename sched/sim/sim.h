@@ -50,6 +50,15 @@ struct sch_sim;
  * say, at BEGIN_USEC. 0, or an errors.def code with the reason. */
 int sch_sim_new(const Mu__Config *config, int64_t begin_usec, struct sch_sim **ret, struct mu_err *err);
 struct sch_sim *sch_sim_free(struct sch_sim *sim); /* NULL is accepted; returns NULL */
+/* The same, and TAP (which outlives the simulation) sees each entry as it is closed, from the founding on: its
+ * position, its time, and its packed events. Borrowed for the call. A non-zero return ends the run and is
+ * returned. */
+struct sch_sim_tap {
+	void *arg;
+	int (*entry)(void *arg, uint64_t pos, int64_t time_usec, const struct mu_view *event, size_t count);
+};
+int sch_sim_new_tapped(const Mu__Config *config, int64_t begin_usec, const struct sch_sim_tap *tap,
+		       struct sch_sim **ret, struct mu_err *err);
 const struct sch_state *sch_sim_state(const struct sch_sim *sim);
 /* Folds one event of somebody's (accounts, say) now. Its verdict's code. */
 int sch_sim_event(struct sch_sim *sim, const Mu__Event *event, struct mu_err *err);

@@ -76,3 +76,45 @@ def test_clusters(t):
     wait_until("what was missed", 60, lambda: "%s|%d|three|COMPLETED" % (B, more) in rows())
     check(set(want) <= set(rows()), "the account of before is gone: %s", rows())
     equal(json.loads(a.run("sacct", "--json", "-M", A, "-X", "-j", ids[A]).ok().out)["jobs"][0]["name"], "one", "one cluster as JSON")
+
+
+@test(build="plain")
+def test_generated(t):
+    """What the simulator makes is an archive like any other: it replays, it audits, and commands answer on it."""
+    build, store, keys = os.environ["MUSTER_BUILD"], os.path.join(t.dir, "store"), os.path.join(t.dir, "keys")
+    for path in (store, keys):
+        os.makedirs(path, 0o700)
+    name, conf, own = "sim-%d" % os.getpid(), os.path.join(t.dir, "sim.conf"), os.path.join(t.dir, "own.conf")
+    with open(conf, "w") as f:
+        f.write("ClusterName=%s\nSlurmctldHost=sim(127.0.0.1:1)\nSelectTypeParameters=CR_CPU\nSlurmdTimeout=0\nMusterKeyDir=%s\nMusterRunDir=%s/none\n"
+                "NodeName=n[1-4] CPUs=16\nPartitionName=all Nodes=ALL Default=YES MaxTime=UNLIMITED\n" % (name, keys, t.dir))
+    with open(own, "w") as f:
+        f.write("ClusterName=own\nSlurmctldHost=own(127.0.0.1:1)\nMusterFollower=%s/f.sock\nMusterFollow=%s\nMusterFollowerDir=%s\nSlurmctldLogFile=%s/f.log\n"
+                "MusterKeyDir=%s\n" % (t.dir, conf, store, t.dir, keys))
+
+    def run(program, *words):
+        return subprocess.run([os.path.join(build, program)] + [str(w) for w in words], env=dict(os.environ, SLURM_CONF=own), text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+
+    history, archive = "log/ctld/muster-history", os.path.join(t.dir, "arc")
+    done = run(history, "sim", "--generate", 120, "--users", 20, "--seed", t.seed, "--conf", conf, "--into", archive)
+    check(done.returncode == 0, "sim --into: %s", done.stderr)
+    for words in (["replay"], ["log", "verify"], ["audit", "replay"]):
+        done = run(history, *words, archive)
+        check(done.returncode == 0, "%s: %s", words, done.stderr)
+    check(run(history, "sim", "--generate", 1, "--conf", conf, "--into", archive).returncode == 1, "an archive is written over")
+    os.rename(os.path.join(archive, "view"), os.path.join(store, name))
+    child = subprocess.Popen([os.path.join(build, "log/ctld/musterd"), "--follower", "-D", "-f", own], stdin=subprocess.DEVNULL)
+    try:
+        whole = ["-n", "-P", "-M", name, "-a", "-X", "-S", "2001-01-01", "-o", "JobID,CPUTimeRAW"]
+        wait_until("the follower", 60, lambda: run("cli/muster", "sacct", *whole).returncode == 0)
+        rows = [line.split("|") for line in run("cli/muster", "sacct", *whole).stdout.splitlines()]
+        check(100 <= len(rows) <= 120, "%d of 120 jobs are in the accounts", len(rows))
+        window = ["-n", "-P", "-t", "Seconds", "cluster", "clusters=" + name, "start=2001-01-01", "end=2010-01-01"]
+        for report, key in (("UserUtilizationByAccount", "login"), ("UtilizationByPartition", "partition"), ("UtilizationByNode", "nodename")):
+            done = run("cli/muster", "sreport", *window[:5], report, *window[5:], "format=%s,used" % key)
+            used = sum(int(line.split("|")[1]) for line in done.stdout.splitlines())
+            equal(used, sum(int(cpu) for _, cpu in rows), "the use by %s beside the accounts" % key)
+    finally:
+        child.send_signal(signal.SIGTERM)
+        equal(child.wait(60), 0, "the follower's exit code")
