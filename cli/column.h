@@ -46,7 +46,11 @@ extern const struct cli_columns cli_acct_columns; /* sacct */
 const Mu__JobSpec *cli_job_spec(const Mu__JobRow *job); /* never NULL */
 /* Seconds between two moments as both are shown, in whole seconds: what tables and reports add up. */
 int64_t cli_between_sec(int64_t from_usec, int64_t to_usec);
-int64_t cli_job_elapsed_sec(const Mu__JobRow *job, int64_t now_usec);
+int64_t cli_job_elapsed_sec(const Mu__JobRow *job,
+			    int64_t now_usec); /* without the time that it was suspended */
+int64_t cli_job_suspended_sec(const Mu__JobRow *job, int64_t now_usec);
+int64_t cli_job_end_planned(const Mu__JobRow *job,
+			    int64_t now_usec); /* at its limit; it has one, and has started */
 /* Nodes and end of the job as it is now: one that waits again, or ended while it waited, has neither nodes
  * nor (waiting) an end, whatever its last run had. "" and 0 then. */
 const char *cli_job_nodes(const Mu__JobRow *job);

@@ -76,7 +76,9 @@ static int64_t elapsed(const struct cli_cell *c)
 		return 0;
 	if (!end)
 		end = c->to_usec && c->to_usec < c->now_usec ? c->to_usec : c->now_usec;
-	return end > start ? cli_between_sec(start, end) - (is_step(c) ? 0 : c->job->suspend_sec) : 0;
+	if (!is_step(c) && !c->from_usec && !c->to_usec)
+		return cli_job_elapsed_sec(c->job, c->now_usec);
+	return end > start ? cli_between_sec(start, end) : 0;
 }
 
 static bool started(const struct cli_cell *c)
@@ -231,7 +233,7 @@ GET(eligible)
 }
 GET(suspended)
 {
-	put_span(out, is_step(c) ? 0 : c->job->suspend_sec);
+	put_span(out, is_step(c) ? 0 : cli_job_suspended_sec(c->job, c->now_usec));
 }
 GET(db_index)
 {

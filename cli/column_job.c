@@ -77,11 +77,27 @@ int64_t cli_between_sec(int64_t from_usec, int64_t to_usec)
 
 int64_t cli_job_elapsed_sec(const Mu__JobRow *j, int64_t now_usec)
 {
-	int64_t end = j->end_usec ? j->end_usec : now_usec;
+	int64_t end = j->end_usec ? j->end_usec : j->state == JOB_SUSPENDED ? j->suspend_usec : now_usec;
 
-	if (!j->start_usec || j->state == JOB_PENDING || end < j->start_usec)
+	if (!j->start_usec || j->state == JOB_PENDING || end < j->start_usec + j->suspended_usec)
 		return 0;
-	return cli_between_sec(j->start_usec, end) - j->suspend_sec;
+	return cli_between_sec(j->start_usec + j->suspended_usec, end);
+}
+
+int64_t cli_job_suspended_sec(const Mu__JobRow *j, int64_t now_usec)
+{
+	int64_t still =
+	    j->state == JOB_SUSPENDED && now_usec > j->suspend_usec ? now_usec - j->suspend_usec : 0;
+
+	return (j->suspended_usec + still) / 1000000;
+}
+
+int64_t cli_job_end_planned(const Mu__JobRow *j, int64_t now_usec)
+{
+	int64_t still =
+	    j->state == JOB_SUSPENDED && now_usec > j->suspend_usec ? now_usec - j->suspend_usec : 0;
+
+	return j->start_usec + j->suspended_usec + still + j->time_limit_sec * 1000000;
 }
 
 void cli_job_reason(const Mu__JobRow *j, bool full, struct mu_buf *out)
@@ -759,7 +775,7 @@ GET(end_time)
 	int64_t end = cli_job_end(j);
 
 	if (!end && j->start_usec && j->time_limit_sec > 0)
-		end = j->start_usec + j->time_limit_sec * 1000000;
+		end = cli_job_end_planned(j, c->now_usec);
 	if (!end && j->plan_start_usec && j->time_limit_sec > 0)
 		end = j->plan_start_usec + j->time_limit_sec * 1000000;
 	put_date(out, j->state == JOB_PENDING && !j->plan_start_usec ? 0 : end, "N/A");

@@ -281,7 +281,7 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	when(j, "start_time", job->start_usec ? job->start_usec : job->plan_start_usec);
 	when(j, "end_time",
 	     cli_job_end(job)				  ? cli_job_end(job)
-	     : job->start_usec && job->time_limit_sec > 0 ? job->start_usec + job->time_limit_sec * 1000000
+	     : job->start_usec && job->time_limit_sec > 0 ? cli_job_end_planned(job, c->now_usec)
 							  : 0);
 	when(j, "last_sched_evaluation", job->last_sched_usec);
 	when(j, "deadline", s->deadline_usec);
@@ -572,7 +572,7 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_number(j, "submission", job->submit_usec / 1000000);
 	json_number(j, "start", job->start_usec / 1000000);
 	json_number(j, "end", cli_job_end(job) / 1000000);
-	json_number(j, "suspended", job->suspend_sec);
+	json_number(j, "suspended", cli_job_suspended_sec(job, c->now_usec));
 	json_triple(j, "limit", job->time_limit_sec > 0,
 		    job->time_limit_sec<0, job->time_limit_sec> 0 ? job->time_limit_sec / 60 : 0);
 	json_object_end(j);

@@ -167,7 +167,7 @@ GET(preempt)
 }
 GET(exempt)
 {
-	if (c->mgr->qos->exempt_sec)
+	if (c->mgr->qos->has_exempt_sec)
 		span(out, c->mgr->qos->exempt_sec);
 }
 GET(preempt_mode)

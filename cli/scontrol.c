@@ -131,7 +131,19 @@ static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, siz
 {
 	struct mu_arena *a = &s->cli->arena;
 
-	if (strcmp(verb, "requeue") == 0 || strcmp(verb, "requeuehold") == 0) {
+	if (strcmp(verb, "suspend") == 0 || strcmp(verb, "resume") == 0) {
+		Mu__JobSuspend *p = mu_arena_alloc(a, sizeof *p);
+
+		mu__job_suspend__init(p);
+		p->job = jobs;
+		p->n_job = count;
+		p->some = some;
+		p->n_some = n_some;
+		p->has_resume = 1;
+		p->resume = strcmp(verb, "resume") == 0;
+		e->kind_case = MU__EVENT__KIND_JOB_SUSPEND;
+		e->job_suspend = p;
+	} else if (strcmp(verb, "requeue") == 0 || strcmp(verb, "requeuehold") == 0) {
 		Mu__JobRequeue *q = mu_arena_alloc(a, sizeof *q);
 
 		mu__job_requeue__init(q);
@@ -502,8 +514,6 @@ static int wait_job(struct scontrol *s, char **words, size_t count)
 static const struct {
 	const char *verb, *why;
 } absent[] = {
-    {"suspend", "jobs are not suspended; hold keeps a waiting job back"},
-    {"resume", "jobs are not suspended; for a node write update NodeName=X State=RESUME"},
     {"notify", "there is no channel to a job's own terminal; write to its output file"},
     {"top", "an operator sets the order with update JobId=N Priority=P"},
     {"listpids", "processes are those in the job's control group on its node"},
@@ -550,6 +560,10 @@ static int run(struct scontrol *s, char **words, size_t count)
 		return scontrol_jobs(s, "requeue", words + 1, count - 1);
 	if (is(w, "requeuehold", 8))
 		return scontrol_jobs(s, "requeuehold", words + 1, count - 1);
+	if (is(w, "suspend", 2))
+		return scontrol_jobs(s, "suspend", words + 1, count - 1);
+	if (is(w, "resume", 3))
+		return scontrol_jobs(s, "resume", words + 1, count - 1);
 	if (is(w, "reconfigure", 3))
 		return scontrol_reconfigure(s);
 	if (is(w, "setdebug", 4) || is(w, "setdebugflags", 9)) {

@@ -71,7 +71,7 @@ static void job_times(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 	int64_t end = cli_job_end(j);
 
 	if (!end && start && j->time_limit_sec > 0)
-		end = start + j->time_limit_sec * 1000000;
+		end = waits ? start + j->time_limit_sec * 1000000 : cli_job_end_planned(j, sc->cli->now_usec);
 	if (sc->details) {
 		line(r);
 		mu_buf_printf(o, "DerivedExitCode=%d:%d", j->derived_code, j->derived_signal);
@@ -90,7 +90,11 @@ static void job_times(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 	mu_buf_printf(o, "StartTime=%s EndTime=%s Deadline=%s", date_of(a, start, "Unknown"),
 		      date_of(a, end, "Unknown"), date_of(a, s->deadline_usec, "N/A"));
 	line(r);
-	mu_buf_printf(o, "SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main",
+	mu_buf_printf(o, "SuspendTime=%s SecsPreSuspend=%lld LastSchedEval=%s Scheduler=Main",
+		      date_of(a, waits ? 0 : j->suspend_usec, "None"),
+		      waits || !j->suspend_usec
+			  ? 0LL
+			  : (long long)(j->suspend_usec - j->start_usec - j->suspended_usec) / 1000000,
 		      date_of(a, j->last_sched_usec, "Unknown"));
 }
 

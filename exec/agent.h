@@ -4,6 +4,7 @@
  *   agent_cluster.c  registering, polling, reports, configuration: what is said to controllers
  *   agent_attempt.c  attempts: start, end, signal, forget
  *   agent_launch.c   limits, script and order of a step; its shepherd
+ *   agent_suspend.c  attempts that stand still
  *   agent_recover.c  what an earlier agent left in the spool and in control groups
  *   agent_step.c     srun and salloc: connections, requests, grants: the step manager
  *   agent_bind.c     CPUs, memory nodes and GPUs of each task
@@ -274,11 +275,22 @@ int agent_limits(struct agent *a, const Mu__AllocNode *here, uint64_t memory_mib
 /* TaskProlog and TaskEpilog with srun's own, which may be empty. */
 void agent_task_programs(const struct agent *a, Mu__StepOrder *o, ProtobufCBinaryData prolog,
 			 ProtobufCBinaryData epilog, struct mu_arena *arena);
-int64_t agent_time_left_sec(const struct agent_attempt *t); /* 0: no limit; at least 1 otherwise */
+int64_t agent_time_left_sec(
+    const struct agent_attempt *t); /* 0: none, or none while suspended; at least 1 otherwise */
 
 /* agent.c */
 void agent_config_follow(struct agent *a,
 			 const Mu__Config *config); /* what may change while the agent runs */
+
+/* agent_suspend.c */
+/* Follows what ORDER says of T's standing still. */
+void agent_suspend_follow(struct agent *a, struct agent_attempt *t, const Mu__AttemptOrder *order);
+/* Stops the processes of T where it is suspended: again after they were launched, or found. */
+void agent_suspend_apply(struct agent *a, struct agent_attempt *t);
+void agent_suspend_over(struct agent *a,
+			struct agent_attempt *t); /* it ends: its processes must hear of it */
+/* agent_attempt.c: all that is due at some part of T's time limit, anew. */
+void agent_attempt_limits(struct agent_attempt *t);
 
 /* agent_recover.c */
 void agent_recover(struct agent *a);

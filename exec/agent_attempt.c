@@ -17,13 +17,12 @@
 #include "proto/base/bits.h"
 #include "proto/conf.h"
 #include "proto/pb.h"
+#include "proto/signals.h"
 #include "proto/states.h"
 
 enum {
 	SETTLE_KILL_MSEC = 200, /* how long the loop waits for a group to empty before it comes back later */
-	SETTLE_AGAIN_USEC = 300000,
-	SIGNAL_BATCH_ONLY = 1,
-	SIGNAL_FULL = 2
+	SETTLE_AGAIN_USEC = 300000
 };
 
 static void close_fd(int *fd)
@@ -279,6 +278,7 @@ void agent_attempt_end(struct agent *a, struct agent_attempt *t, uint32_t cause,
 		t->record->has_ending = t->record->has_end_cause = 1;
 		t->record->ending = true;
 		t->record->end_cause = cause;
+		agent_suspend_over(a, t);
 		t->wants_script = t->wants_env = false;
 		/* Without a step left it is over in a moment, and saved then. */
 		if (t->steps_live)
@@ -392,6 +392,7 @@ void agent_attempt_blobs(struct agent *a, struct agent_attempt *t)
 		agent_attempt_fail(a, t, err.text);
 	} else {
 		t->phase = EXE_RUNNING;
+		agent_suspend_apply(a, t);
 		agent_mail_begin(a, t);
 	}
 }
@@ -404,6 +405,7 @@ static void open_allocation(struct agent *a, struct agent_attempt *t)
 		agent_attempt_fail(a, t, err.text);
 	} else {
 		t->phase = EXE_RUNNING;
+		agent_suspend_apply(a, t);
 		agent_mail_begin(a, t);
 	}
 }
@@ -495,8 +497,8 @@ static bool is_meant(const struct agent_step *s, const Mu__AttemptOrder *order)
 		return false;
 	if (order->signal_has_step)
 		return s->order->step == order->signal_step;
-	return order->signal_flags == SIGNAL_FULL ||
-	       (order->signal_flags == SIGNAL_BATCH_ONLY ? batch : !batch);
+	return (order->signal_flags & MU_SIGNAL_FULL) ||
+	       ((order->signal_flags & MU_SIGNAL_BATCH_ONLY) ? batch : !batch);
 }
 
 static void deliver(struct agent_attempt *t, const Mu__AttemptOrder *order)
@@ -504,18 +506,28 @@ static void deliver(struct agent_attempt *t, const Mu__AttemptOrder *order)
 	for (struct agent_step *s = t->step; s; s = s->next) {
 		if (!is_meant(s, order))
 			continue;
+		if (order->signal_flags & MU_SIGNAL_CONTINUE)
+			exe_herd_put_signal(&s->out, SIGCONT, false);
 		/* Without a signal's number a step is to end. */
 		if (order->signal_number == 0)
 			exe_herd_put_end(&s->out, END_CANCEL, t->order->uid, false);
 		else
 			exe_herd_put_signal(&s->out, order->signal_number,
 					    s->order->step == MU_STEP_BATCH &&
-						order->signal_flags == SIGNAL_BATCH_ONLY);
+						(order->signal_flags & MU_SIGNAL_BATCH_ONLY));
 		agent_step_flush(s);
 	}
 	diag_info("job %u: signal %u delivered", order->job, order->signal_number);
 	t->record->signal_seq = order->signal_seq;
 	agent_attempt_save(t, false);
+}
+
+void agent_attempt_limits(struct agent_attempt *t)
+{
+	int64_t left = agent_time_left_sec(t);
+	if (t->deadline_boot_usec || !batch_of(t))
+		t->deadline_boot_usec = left ? exe_boot_usec() + left * 1000000 : 0;
+	plan_warning(t);
 }
 
 /* A time limit that was changed while the job runs. */
@@ -527,9 +539,7 @@ static void follow_limit(struct agent *a, struct agent_attempt *t, const Mu__Att
 	t->record->order->time_limit_sec = order->time_limit_sec;
 	agent_attempt_save(t, false);
 	int64_t left = agent_time_left_sec(t);
-	if (t->deadline_boot_usec || !batch_of(t))
-		t->deadline_boot_usec = left ? exe_boot_usec() + left * 1000000 : 0;
-	plan_warning(t);
+	agent_attempt_limits(t);
 	for (struct agent_step *s = t->step; s; s = s->next)
 		if (!s->ended) {
 			int64_t gone = (exe_wall_usec() - s->order->start_usec) / 1000000;
@@ -586,8 +596,10 @@ void agent_apply(struct agent *a, const Mu__OrderSet *set)
 	for (size_t i = 0; i < set->n_attempt; i++) {
 		struct agent_attempt *t =
 		    agent_attempt_find(a, set->attempt[i]->job, set->attempt[i]->attempt);
-		if (t)
+		if (t) {
 			follow_limit(a, t, set->attempt[i]);
+			agent_suspend_follow(a, t, set->attempt[i]);
+		}
 	}
 	size_t count = exe_orders_compare(set, held, n, todo, sizeof todo / sizeof *todo);
 	/* Before anything is forgotten the floor is written: no older set may ever start it again. */

@@ -102,7 +102,9 @@ int64_t agent_time_left_sec(const struct agent_attempt *t)
 	int64_t limit = t->order->time_limit_sec;
 	if (!t->order->has_time_limit_sec || limit <= 0)
 		return 0;
-	int64_t gone = (exe_boot_usec() - t->record->begin_mono_usec) / 1000000;
+	if (t->order->suspended)
+		return 0;
+	int64_t gone = (exe_boot_usec() - t->record->begin_mono_usec - t->order->suspended_usec) / 1000000;
 	return gone < limit ? limit - gone : 1;
 }
 
@@ -170,6 +172,8 @@ Mu__StepOrder *agent_order_new(const struct agent *a, const struct agent_attempt
 	o->job_name = job->spec ? job->spec->name : NULL;
 	o->kill_wait_sec = a->kill_wait_sec;
 	o->time_limit_sec = agent_time_left_sec(t);
+	o->has_suspended_before_usec = 1;
+	o->suspended_before_usec = t->order->suspended_usec;
 	o->start_usec = exe_wall_usec();
 	o->has_pids_max = 1;
 	o->pids_max = a->pids_max;

@@ -203,6 +203,7 @@ static void recover_attempt(struct agent *a, const char *name)
 	} else if (t->step || (!(t->order->batch_host && t->order->spec->batch) &&
 			       (r->prologed || !mu_conf_get(a->live, "Prolog", NULL)))) {
 		t->phase = EXE_RUNNING;
+		agent_suspend_apply(a, t);
 	} else {
 		agent_attempt_begin(a, t);
 	}

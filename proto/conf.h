@@ -49,6 +49,10 @@ const char *mu_conf_get(const Mu__Config *config, const char *key, const char *d
 /* True when KEY's value is yes, true, on, up or 1; DEFAULT_VALUE where the key is not there or unset. */
 int mu_conf_on(const Mu__Config *config, const char *key, int default_value);
 
+/* PreemptMode's words, of the cluster, a partition or a QOS: one of OFF, CANCEL, REQUEUE and SUSPEND at most; GANG with SUSPEND
+ * only (time is not sliced), WITHIN with any. 0 or MU_EINVAL with a sentence. Pure. */
+int mu_preempt_mode_check(const char *words, struct mu_err *err);
+
 /* Replaces %n in TEMPLATE by NAME (a controller's or node's), %% by a percent sign; other letters stay. In ARENA. */
 char *mu_conf_path(const char *template_text, const char *name, struct mu_arena *arena);
 

@@ -536,6 +536,43 @@ static void fill_fields(struct conf *c)
 	config->priority_type = (char *)conf__value(c, "PriorityType");
 }
 
+/* What PreemptParameters may say. */
+static int check_preempt(struct conf *c)
+{
+	static const char *const known[] = {"youngest_first", "strict_order", "send_user_signal",
+					    "reorder_count=", "min_exempt_priority="};
+	const char *text = conf__value(c, "PreemptParameters"), *type = conf__value(c, "PreemptType");
+	struct mu_err inner = {0};
+	size_t n;
+	if (mu_preempt_mode_check(conf__value(c, "PreemptMode"), &inner))
+		return conf__fail(c, MU_EINVAL, "%s", inner.text);
+	if (strcasestr(conf__value(c, "PreemptMode"), "SUSPEND") &&
+	    !strcasestr(conf__value(c, "PreemptMode"), "GANG"))
+		return conf__fail(
+		    c, MU_EINVAL,
+		    "PreemptMode is SUSPEND, but must be SUSPEND,GANG: suspended jobs go on again");
+	if (!strcasestr(type, "preempt/") && strcasecmp(conf__value(c, "PreemptMode"), "OFF"))
+		conf__note(c, "PreemptMode",
+			   "nobody preempts without PreemptType=preempt/partition_prio or preempt/qos");
+	for (const char *p = strcmp(text, "(null)") ? text : ""; *p; p += n + (p[n] == ',')) {
+		size_t i = 0, all = sizeof(known) / sizeof(known[0]);
+		n = strcspn(p, ",");
+		for (; i < all; i++) {
+			size_t len = strlen(known[i]);
+			if (strncasecmp(p, known[i], len) == 0 &&
+			    (known[i][len - 1] == '=' ? n > len : n == len))
+				break;
+		}
+		if (i == all)
+			return conf__fail(c, MU_EINVAL,
+					  "PreemptParameters has \"%.*s\", but youngest_first, strict_order, "
+					  "send_user_signal, "
+					  "reorder_count=N and min_exempt_priority=N are what is honoured",
+					  (int)(n > 80 ? 80 : n), p);
+	}
+	return 0;
+}
+
 static int check_pairs(struct conf *c)
 {
 	static const enum row excluding[][2] = {{ROW_DefMemPerCPU, ROW_DefMemPerNode},
@@ -590,6 +627,8 @@ int conf__finish_keys(struct conf *c)
 {
 	fill_fields(c);
 	int rc = check_pairs(c);
+	if (!rc)
+		rc = check_preempt(c);
 	if (!rc)
 		rc = finish_hosts(c);
 	if (rc)

@@ -11,7 +11,7 @@
 /* How the text of one word of a line becomes a member of NodeConf or PartitionConf. */
 /* KEEP: whoever uses the word finds it among the extra ones; IDLE: nobody does, and the administrator is
  * told. */
-enum kind { NUMBER, LIMIT, MEMORY, TEXT, WORD, YESNO, SPAN, LIST, KEEP, IDLE, OWN };
+enum kind { NUMBER, LIMIT, MEMORY, TEXT, WORD, YESNO, SPAN, LIST, KEEP, IDLE, MODE, OWN };
 
 struct word {
 	const char *name;
@@ -85,7 +85,7 @@ static const struct word part_words[] = {
     {"OverSubscribe", OWN, 0, 0, 0, 0, NULL},
     {"OverTimeLimit", IDLE, 0, 0, 0, 0, NULL},
     {"PowerDownOnIdle", IDLE, 0, 0, 0, 0, NULL},
-    {"PreemptMode", TEXT, PART(preempt_mode), 0, 0, 0, NULL},
+    {"PreemptMode", MODE, PART(preempt_mode), 0, 0, 0, NULL},
     {"Priority", OWN, 0, 0, 0, 65533, NULL},
     {"PriorityJobFactor", NUMBER, PART(priority_job_factor), PART(has_priority_job_factor), 0, 65533, NULL},
     {"PriorityTier", NUMBER, PART(priority_tier), PART(has_priority_tier), 0, 65533, NULL},
@@ -236,6 +236,11 @@ static int set_value(struct conf *c, const struct word *w, const char *value, ui
 		return set_number(c, w, value, message);
 	case MEMORY:
 		return set_memory(c, w, value, message);
+	case MODE:
+		if (mu_preempt_mode_check(value, &inner))
+			return conf__fail(c, MU_EINVAL, "%s", inner.text);
+		memcpy(message + w->at, &value, sizeof(value));
+		return 0;
 	case TEXT:
 		memcpy(message + w->at, &value, sizeof(value));
 		return 0;
@@ -677,6 +682,8 @@ int conf__finish_partitions(struct conf *c)
 	base.priority_job_factor = base.priority_tier = 1;
 	base.state = (char *)"UP";
 	base.oversubscribe = (char *)"NO";
+	if (strcasecmp(conf__value(c, "PreemptMode"), "OFF"))
+		base.preempt_mode = (char *)conf__value(c, "PreemptMode");
 	for (struct conf__line *line = c->sets.first; line && !rc; line = line->next) {
 		stand_at(c, line);
 		rc = set_line(c, line);

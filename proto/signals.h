@@ -6,6 +6,9 @@
 
 #include "proto/base/err.h"
 
+/* To whom of a job a signal goes: with neither of the first two to its steps alone. */
+enum { MU_SIGNAL_BATCH_ONLY = 1, MU_SIGNAL_FULL = 2, MU_SIGNAL_CONTINUE = 4 /* SIGCONT goes before it */ };
+
 /* "USR1", "SIGUSR1", "10", case-blind; numbers 1 to 64. 0 or MU_EINVAL with a sentence. */
 int mu_signal_parse(const char *text, uint32_t *ret_signal, struct mu_err *err);
 

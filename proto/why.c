@@ -261,6 +261,25 @@ static void print_start(const Mu__WaitRow *w, const struct mu_zone *zone, struct
 	mu_buf_str(out, ".");
 }
 
+static void print_preemption(const Mu__WaitRow *w, const struct mu_zone *zone, struct mu_buf *out)
+{
+	if (w->preempted_by)
+		mu_buf_printf(out, " In its last run it gave way to job %u.", w->preempted_by);
+	for (size_t i = 0; i < w->n_victim; i++)
+		mu_buf_printf(out, "%s%s%u",
+			      i			? ","
+			      : w->n_victim > 1 ? " Jobs"
+						: " Job",
+			      i ? " " : " ", w->victim[i]->job);
+	if (w->n_victim)
+		mu_buf_printf(out, " give%s way to it.", w->n_victim > 1 ? "" : "s");
+	if (w->exempt_usec) {
+		mu_buf_str(out, " Jobs that would have to give way to it are exempt until ");
+		when(w->exempt_usec, zone, out);
+		mu_buf_str(out, ".");
+	}
+}
+
 void mu_why_print(const Mu__WaitRow *w, const struct mu_zone *zone, struct mu_buf *out)
 {
 	const char *meaning = mu_why_meaning(w->reason), *help = mu_why_help(w->reason);
@@ -286,6 +305,7 @@ void mu_why_print(const Mu__WaitRow *w, const struct mu_zone *zone, struct mu_bu
 		print_holders(w, zone, out);
 	if (w->reason == REASON_Resources || w->reason == REASON_Priority)
 		print_ahead(w, zone, out);
+	print_preemption(w, zone, out);
 	print_start(w, zone, out);
 	if (help)
 		mu_buf_printf(out, " It would start sooner with: %s", help);

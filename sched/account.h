@@ -53,7 +53,8 @@ struct sch_caps {
 struct sch_tally_item {
 	int64_t used;  /* held by running jobs */
 	uint64_t rate; /* by which usage grows per second, as amounts count */
-	__int128 end;  /* sum of used * expected end in seconds */
+	__int128 end;  /* sum of used * expected end in seconds, of those that are not suspended */
+	int64_t still; /* of used: held by suspended jobs */
 };
 struct sch_tally {
 	uint32_t jobs, submits; /* running; all that have not ended */
@@ -179,6 +180,8 @@ void sch__demand_allocs(const struct sch_state *st, const struct sch_part *p, co
 void sch__demand_running(const struct sch_state *st, const struct sch_job *j, struct sch_demand *ret);
 void sch__count_submit(struct sch_state *st, const struct sch_job *j, int sign);
 void sch__count_running(struct sch_state *st, struct sch_job *j, int sign);
+/* While J, which is counted, is suspended: what it holds counts for limits, and no usage grows of it. */
+void sch__count_pause(struct sch_state *st, struct sch_job *j, int sign);
 /* What a pass has given on top of State. Zeroed; memory is the arena's, the map is cleared by its owner. */
 struct sch_extra {
 	struct mu_map tally;
@@ -210,7 +213,8 @@ int64_t sch__limit_wall(const struct sch_state *st, uint32_t assoc, const char *
 int64_t sch__tally_ahead(const struct sch_tally *t, uint32_t tres, int64_t now_usec);
 struct sch_want;
 /* Limits in minutes move with time: once a minute is a pass due while something waits. They are judged as of
- * ClusterRow.limits_usec, the last time at which a pass became due, so that nothing changes between passes. */
+ * ClusterRow.limits_usec, the last time at which a pass became due, so that nothing changes between passes.
+ */
 void sch__limits_timed(struct sch_state *st);
 void sch__limits_time(struct sch_state *st, int64_t before_usec);
 int64_t sch__limits_due(const struct sch_state *st);
@@ -222,6 +226,7 @@ int sch__account_resolve(const struct sch_state *st, const Mu__JobSpec *spec, co
 			 struct sch_want *w, struct mu_err *err);
 
 /* fairshare.c */
+int64_t sch__conf_span_usec(const Mu__Config *c, const char *key, int64_t otherwise_sec);
 void sch__policy(struct sch_state *st); /* from the configuration */
 /* N's share of the totals, before and after what it has changes. */
 void sch__policy_node(struct sch_state *st, const struct sch_node *n, int sign);

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "proto/conf.h"
+
 /* ---- what there will be ---- */
 
 /* Keys: a letter, then the name. Values say present or absent. */
@@ -250,6 +252,9 @@ static int check_qos(struct outlook *o, const Mu__QosPut *p)
 	for (size_t i = 0; i < p->n_preempt; i++)
 		if (!has_qos(o, p->preempt[i]))
 			return sch__refuse(o->err, MU_EQOS);
+	if (p->preempt_mode && strcasecmp(p->preempt_mode, "cluster") &&
+	    mu_preempt_mode_check(p->preempt_mode, o->err))
+		return o->err ? o->err->code : MU_EINVAL;
 	if (p->n_preempt > SCH_CHANGES_MAX || p->n_flag > 64)
 		return mu_fail(o->err, MU_ELIMIT, "Too many flags or QOS to preempt");
 	will(o, 'q', p->name, true);
@@ -619,8 +624,10 @@ static void put_qos(struct sch_ev *ev, const Mu__QosPut *p)
 	if (p->preempt_mode)
 		sch__replace(&r->preempt_mode,
 			     strcasecmp(p->preempt_mode, "cluster") ? p->preempt_mode : NULL);
-	if (p->has_exempt_sec)
-		SCH_SET(r, exempt_sec, p->exempt_sec);
+	if (p->has_exempt_sec) { /* 0 is a time as well: the cluster's does not count then. */
+		r->has_exempt_sec = p->exempt_sec >= 0;
+		r->exempt_sec = p->exempt_sec >= 0 ? p->exempt_sec : 0;
+	}
 	if (p->has_usage_factor_milli) {
 		r->has_usage_factor_milli = p->usage_factor_milli != 1000;
 		r->usage_factor_milli = p->usage_factor_milli;

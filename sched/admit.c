@@ -126,6 +126,11 @@ static int admit(const struct sch_state *st, Mu__Event *event, struct mu_err *er
 	case MU__EVENT__KIND_JOB_REQUEUE:
 		return admit_jobs(st, event, event->job_requeue->job, event->job_requeue->n_job,
 				  event->job_requeue->some, event->job_requeue->n_some, err);
+	case MU__EVENT__KIND_JOB_SUSPEND:
+		return admit_jobs(st, event, event->job_suspend->job, event->job_suspend->n_job,
+				  event->job_suspend->some, event->job_suspend->n_some, err);
+	case MU__EVENT__KIND_JOB_TOP:
+		return admit_jobs(st, event, event->job_top->job, event->job_top->n_job, NULL, 0, err);
 	case MU__EVENT__KIND_JOB_UPDATE:
 		return admit_jobs(st, event, &event->job_update->job, 1, NULL, 0, err);
 	default:

@@ -228,6 +228,7 @@ static struct sch_job *twin(struct sch_state *st, const struct sch_job *j)
 	k->plan_tasks = k->plan_gpus = NULL;
 	k->plan_task_count = k->plan_gpu_count = 0;
 	k->plan_start_usec = 0;
+	k->plan_claim = false;
 	k->depend = NULL;
 	k->depend_count = 0;
 	if (j->depend) {

@@ -81,6 +81,14 @@
 /* Jobs that one JobSignal, JobHold or JobRequeue may name: 4 bytes each, well inside an entry. */
 #define SCH_JOBS_PER_EVENT 10000u
 
+/* Jobs that one scontrol top may name: each looks through the queue of its partition once. */
+#define SCH_TOP_MAX 64u
+
+/* Counted steps after which a search for jobs that give way takes what it has: a slice bears some of them.
+ * Jobs that are tried alone, where PreemptParameters does not say (reorder_count). */
+#define SCH_PREEMPT_STEPS 65536u
+#define SCH_PREEMPT_TRIES 32u
+
 /* Kinds of licences that one job or reservation may ask for. */
 #define SCH_LICS_PER_JOB 64u
 

@@ -1,6 +1,7 @@
 /* sched/cluster.c: nodes and partitions as scheduling sees them: order of preference, bit sets, classes of
  * like nodes, silence. Ranks number the nodes by weight, then configuration order; every bit set over nodes
  * is by rank. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include "proto/conf.h"
@@ -225,6 +226,18 @@ void sch__part_derive(struct sch_state *st, struct sch_part *p)
 	sch__touch(st, &p->rec);
 }
 
+bool sch__has_word(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+	for (const char *p = list; p && *p;) {
+		size_t n = strcspn(p, ",");
+		if (n == len && strncasecmp(p, word, n) == 0)
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
+
 static bool contains(const char *text, const char *word)
 {
 	size_t n = strlen(word);
@@ -261,10 +274,28 @@ static void scheduler_derive(struct sch_config_rec *r, const Mu__Config *c)
 #undef MU_SCHED_PARAM
 }
 
+static void preempt_derive(struct sch_config_rec *r, const Mu__Config *c)
+{
+	const char *type = mu_conf_get(c, "PreemptType", ""), *mode = mu_conf_get(c, "PreemptMode", "OFF"),
+		   *text = mu_conf_get(c, "PreemptParameters", "");
+	r->preempt_by = strcasecmp(type, "preempt/partition_prio") == 0 ? SCH_BY_PARTITION
+			: strcasecmp(type, "preempt/qos") == 0		? SCH_BY_QOS
+									: SCH_BY_NOTHING;
+	r->preempt_mode = sch__preempt_mode(mode, SCH_PREEMPT_OFF);
+	r->preempt_within = sch__has_word(mode, "WITHIN");
+	r->youngest_first = sch__has_word(text, "youngest_first");
+	r->strict_order = sch__has_word(text, "strict_order");
+	r->send_user_signal = sch__has_word(text, "send_user_signal");
+	r->min_exempt_priority = (uint32_t)parameter(text, "min_exempt_priority", 0);
+	r->preempt_tries = (uint32_t)parameter(text, "reorder_count", SCH_PREEMPT_TRIES);
+	r->preempt_exempt_sec = sch__conf_span_usec(c, "PreemptExemptTime", 0) / SCH_USEC;
+}
+
 void sch__config_derive(struct sch_state *st)
 {
 	const Mu__Config *c = sch__conf(st);
 	scheduler_derive(&st->config, c);
+	preempt_derive(&st->config, c);
 	sch__lic_config(st);
 	st->config.by_socket = contains(c->select_type_parameters, "CR_SOCKET");
 	st->config.by_core = !st->config.by_socket && !contains(c->select_type_parameters, "CR_CPU");

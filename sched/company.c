@@ -38,7 +38,7 @@ static uint32_t part_cpus_at(const struct sch_need *need, const struct sch_line 
 {
 	uint32_t sum = 0;
 	for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next)
-		sum += e->at_usec > at && e->part == need->part ? e->use.cpus : 0;
+		sum += e->at_usec > at && !e->out && e->part == need->part ? e->use.cpus : 0;
 	for (const struct sch_line_span *s = line->spans[n->rank]; s; s = s->next)
 		if (s->from_usec <= at && at < s->until_usec && sees(line, s, n) &&
 		    sch__first_part(line->st, s->job) == need->part)
@@ -50,7 +50,7 @@ static void meet_line(const struct sch_need *need, struct sch_line *line, const 
 		      int64_t from, int64_t until, struct sch_company *ret)
 {
 	for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
-		if (e->at_usec > from)
+		if (e->at_usec > from && !e->out)
 			meet(need, e->job, e->part, e->use.cpus, ret);
 	for (const struct sch_line_span *s = line->spans[n->rank]; s; s = s->next, ++*line->steps)
 		if (s->from_usec < until && s->until_usec > from && sees(line, s, n))
@@ -77,7 +77,8 @@ void sch__company(const struct sch_need *need, const struct sch_overlay *o, cons
 	for (uint32_t i = 0; i < n->hold_count; i++) {
 		struct sch_job *j = n->hold[i].job;
 		const struct sch_alloc *a = sch__alloc_on(j, n->hold[i].attempt, n);
-		meet(need, j, sch__part(o->st, sch__text(j->partition)), a ? a->cpus : 0, ret);
+		if (!a || !a->parked)
+			meet(need, j, sch__part(o->st, sch__text(j->partition)), a ? a->cpus : 0, ret);
 	}
 	for (const struct sch_guest *g = o->guest ? o->guest[n->rank] : NULL; g; g = g->next)
 		meet(need, g->job, g->part, g->cpus, ret);

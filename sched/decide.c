@@ -52,7 +52,11 @@ static void stop_jobs(struct sch_pass *p)
 		Mu__Stop *s = mu_arena_alloc(p->arena, sizeof(*s));
 		mu__stop__init(s);
 		SCH_SET(s, job, j->id);
-		SCH_SET(s, cause, j->state == JOB_PENDING ? END_DEADLINE : END_TIME_LIMIT);
+		bool preempted = j->run && j->run->preempt_end_usec == j->due_key;
+		SCH_SET(s, cause,
+			j->state == JOB_PENDING ? END_DEADLINE
+			: preempted		? END_PREEMPT
+						: END_TIME_LIMIT);
 		sch__pass_add(p, &p->stop, s, 10);
 		p->steps++;
 	}
@@ -244,7 +248,8 @@ static uint32_t account_reason(const struct sch_pass *p, const struct sch_part *
 }
 
 /* Nodes that a job needs by name are all that it keeps from others; otherwise it stops its partition. */
-static void block(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j)
+static void block(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j,
+		  bool claimed)
 {
 	bool named = mu_bits_next(&a->required, 0) != UINT32_MAX;
 	bool behind = mu_bits_intersects(named ? &a->required : &a->nodes, &p->kept);
@@ -254,9 +259,10 @@ static void block(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 	const struct mu_bits *keep = !by_name ? &l->part->nodes : named ? &a->required : &p->in->nodes;
 	behind = behind || l->blocked;
 	set_reason(p, l, j, behind ? REASON_Priority : REASON_Resources, NULL);
-	if (sch__first_part(p->st, j) == l->part && (!behind || p->st->config.backfill))
+	bool mine = sch__first_part(p->st, j) == l->part && !claimed;
+	if (mine && (!behind || p->st->config.backfill || j->plan_claim))
 		sch__pass_reserve(p, a, j);
-	else if (sch__first_part(p->st, j) == l->part)
+	else if (mine)
 		sch__pass_drop_plan(p, j);
 	mu_bits_or(&p->kept, keep);
 	if (!p->st->config.backfill)
@@ -268,6 +274,20 @@ static void block(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a,
 	l->blocked = true;
 	l->blocked_key = l->head_key;
 	l->blocker = j;
+}
+
+/* It does not fit: perhaps others give way to it. True when it starts by that. */
+static bool give_way(struct sch_pass *p, struct sch_lane *l, struct sch_attempt *a, struct sch_job *j)
+{
+	uint32_t count = 0;
+	bool stands_behind =
+	    !p->st->config.backfill && (l->blocked || mu_bits_intersects(&a->nodes, &p->kept));
+	enum sch_hunt found = stands_behind ? SCH_HUNT_NOTHING : sch__pass_preempt(p, a, j, &count);
+	p->limit_sec = 0;
+	if (found == SCH_HUNT_START)
+		return start(p, l, a, j, count);
+	block(p, l, a, j, found == SCH_HUNT_CLAIM);
+	return false;
 }
 
 /* How many nodes of p->pick the job gets now for LIMIT_SEC; 0: it does not fit. */
@@ -292,7 +312,7 @@ static uint32_t choose_for(struct sch_pass *p, struct sch_attempt *a, struct sch
 	p->steps += candidates.words / 16;
 	bool masked =
 	    p->st->resvs.count && (sch__resv_mask(p->st, p->in, now, until, &candidates) || p->veiled);
-	if (p->line && p->line->span_count && p->st->config.backfill) {
+	if (p->line && p->line->span_count && (p->st->config.backfill || p->claims)) {
 		sch__pass_look_as(p, j);
 		count = sch__line_choose(p->line, &a->need, &candidates, &a->required, now, until, p->pick);
 		if (!count && plain) {
@@ -394,8 +414,7 @@ static bool visit_reserved(struct sch_pass *p, struct sch_lane *l, struct sch_at
 			drop_own_plan(p, l, j);
 		return false;
 	}
-	block(p, l, a, j);
-	return false;
+	return give_way(p, l, a, j);
 }
 
 uint32_t sch__pass_never(const struct sch_pass *p, const struct sch_part *part, const struct sch_job *j)
@@ -435,8 +454,7 @@ static bool try(struct sch_pass *p, struct sch_lane *l, struct sch_job *j)
 	uint32_t count = choose_now(p, a, j);
 	if (count)
 		return start(p, l, a, j, count);
-	block(p, l, a, j);
-	return false;
+	return give_way(p, l, a, j);
 }
 
 /* True when tasks of an array are left for the next slice. */
@@ -606,14 +624,38 @@ static void hand_over(struct sch_pass *p, uint32_t tier, uint32_t priority, uint
 /* Past the last job: only the jobs that nobody visits are left. */
 #define CURSOR_FILL UINT32_MAX
 
+/* Jobs for which others gave way go before everyone: what was freed for them is theirs. */
+static void start_claims(struct sch_pass *p)
+{
+	uint64_t id = 0;
+	for (struct sch_job *j = p->claims ? mu_map_next_u64(&p->st->plans, 0, &id) : NULL; j;
+	     j = mu_map_next_u64(&p->st->plans, id + 1, &id)) {
+		struct sch_lane *l = p->lane;
+		if (!j->plan_claim || !j->queued || p->st->resvs.count || j->licenses)
+			continue;
+		while (l < p->lane + p->lane_count && l->part != sch__first_part(p->st, j))
+			l++;
+		bool open = l < p->lane + p->lane_count &&
+			    (l->part->state == SCH_PART_UP || l->part->state == SCH_PART_DRAIN);
+		struct sch_attempt *a = open && !sch__pass_never(p, l->part, j) ? sch__pass_attempt(p, j, l->part) : NULL;
+		p->in = NULL;
+		uint32_t count = a && !a->reason ? choose_now(p, a, j) : 0;
+		if (count)
+			start(p, l, a, j, count);
+	}
+}
+
 static void walk(struct sch_pass *p)
 {
+	start_claims(p);
 	for (struct sch_lane *l = next_lane(p); l; l = next_lane(p)) {
 		if (sch__pass_exhausted(p)) {
 			hand_over(p, l->tier, l->head->priority, l->head->id, (uint32_t)(l - p->lane));
 			return;
 		}
 		struct sch_job *j = l->head;
+		if (p->st->stopped.count)
+			sch__pass_resume(p, l->tier, l->head_key);
 		l->seen_key = l->head_key;
 		if (visit(p, l, j)) {
 			hand_over(p, l->tier, j->priority, j->id, (uint32_t)(l - p->lane));
@@ -621,6 +663,8 @@ static void walk(struct sch_pass *p)
 		}
 		step_lane(p, l, l->head_key + 1);
 	}
+	if (p->st->stopped.count)
+		sch__pass_resume(p, 0, UINT64_MAX);
 	if (!fill(p))
 		hand_over(p, 0, 0, CURSOR_FILL, 0);
 }
@@ -638,6 +682,7 @@ static void open_plans(struct sch_pass *p)
 		p->steps++;
 		if (!j->queued || !part)
 			continue;
+		p->claims = p->claims || j->plan_claim;
 		if (!p->last || sch__behind(st, j, p->last))
 			p->last = j;
 		bool before =
@@ -646,7 +691,7 @@ static void open_plans(struct sch_pass *p)
 		if (before && sch__pass_more_behind(p, j))
 			mu_bits_or(&p->arrays, &sch__pass_attempt(p, j, part)->nodes);
 	}
-	if (p->last && st->config.backfill)
+	if (p->last && (st->config.backfill || p->claims))
 		sch__pass_line(p);
 }
 
@@ -684,12 +729,13 @@ static void close_pass(struct sch_pass *p)
 	mu_map_clear(&p->families);
 	mu_bits_free(&p->arrays);
 	mu_map_clear(&p->extra.tally);
+	mu_map_clear(&p->preempted);
 }
 
 static bool says_something(const struct sch_pass *p)
 {
 	return p->start.count || p->reason.count || p->plan.count || p->stop.count || p->lost.count ||
-	       p->d->cursor_in || p->d->cursor_out;
+	       p->preempt.count || p->resume.count || p->d->cursor_in || p->d->cursor_out;
 }
 
 int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_arena *arena,
@@ -716,6 +762,11 @@ int sch_decide(const struct sch_state *st, uint32_t budget_steps, struct mu_aren
 	d->n_plan = p.plan.count;
 	d->stop = (Mu__Stop **)p.stop.v;
 	d->n_stop = p.stop.count;
+	d->preempt = (Mu__Preempt **)p.preempt.v;
+	d->n_preempt = p.preempt.count;
+	d->resume = mu_arena_alloc(arena, (p.resume.count + 1) * sizeof(d->resume[0]));
+	for (; d->n_resume < p.resume.count; d->n_resume++)
+		d->resume[d->n_resume] = ((const struct sch_job *)p.resume.v[d->n_resume])->id;
 	d->lost = (Mu__NodeLost **)p.lost.v;
 	d->n_lost = p.lost.count;
 	bool speaks = says_something(&p);

@@ -51,7 +51,8 @@ int64_t sch_due_usec(const struct sch_state *st)
 		       sch__resv_replace_due(st) ? last_tick + 1 : 0,
 		       first_moment(&st->switch_waits),
 		       first_moment(&st->resumes),
-		       sch__plans_due(st, last_tick)};
+		       sch__plans_due(st, last_tick),
+		       first_moment(&st->exempts)};
 	if (v[3])
 		v[3] += sch__min_job_age(st);
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {

@@ -1,5 +1,6 @@
 /* sched/evolve_attempt.c: the life of an attempt: its start, what nodes report of its end, what becomes of
  * the job. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <assert.h>
@@ -9,7 +10,7 @@
 
 /* ---- small transitions ---- */
 
-static void set_state(struct sch_state *st, struct sch_job *j, uint32_t state)
+void sch__job_set_state(struct sch_state *st, struct sch_job *j, uint32_t state)
 {
 	uint32_t old = j->state;
 	bool was = mu_job_state_ended(old), is = mu_job_state_ended(state);
@@ -84,12 +85,14 @@ void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state)
 
 void sch__job_ending_alone(struct sch_ev *ev, struct sch_job *j, uint32_t end_state)
 {
-	assert(j->state == JOB_RUNNING);
+	assert(sch__lives(j));
 	sch__due_clear(ev->st, j);
+	if (j->state == JOB_SUSPENDED) /* What it has left is held until its nodes have ended it. */
+		j->run->suspended_usec += ev->now - j->run->suspend_usec;
 	j->end_state = (uint8_t)end_state;
 	j->end_usec = ev->now;
 	j->end_pos = ev->at->pos;
-	set_state(ev->st, j, JOB_COMPLETING);
+	sch__job_set_state(ev->st, j, JOB_COMPLETING);
 	nodes_completing(ev->st, j);
 	if (ev->st->plans.count)
 		sch__wake(ev->st); /* Plans counted on its limit. */
@@ -105,7 +108,7 @@ void sch__job_settle(struct sch_ev *ev, struct sch_job *j)
 		return;
 	}
 	sch__reason(st, j, end_reason(j), sch__text(j->run->end_detail));
-	set_state(st, j, j->end_state);
+	sch__job_set_state(st, j, j->end_state);
 	nodes_completing(st, j);
 	count_end(st, j->state);
 	sch__tomb_in(st, j);
@@ -130,7 +133,7 @@ void sch__job_end_waiting_alone(struct sch_ev *ev, struct sch_job *j, uint32_t s
 	j->end_pos = ev->at->pos;
 	sch__plan_clear(st, j);
 	sch__reason(st, j, end_reason(j), NULL);
-	set_state(st, j, state);
+	sch__job_set_state(st, j, state);
 	count_end(st, state);
 	sch__tomb_in(st, j);
 	sch__name_index(st, j, false);
@@ -169,7 +172,7 @@ void sch__job_wait_again(struct sch_ev *ev, struct sch_job *j)
 	bool prolog = j->reason == REASON_Prolog;
 	/* An operator who released it has forgiven the failures that its reason may still name. */
 	bool launch = j->launch_failures && (prolog || j->reason == REASON_JobLaunchFailure);
-	set_state(st, j, JOB_PENDING);
+	sch__job_set_state(st, j, JOB_PENDING);
 	nodes_completing(st, j);
 	j->restarts++; /* Also without a run in between: each time it ends is a record of its own. */
 	j->requeue_after = false;
@@ -300,7 +303,9 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 		j->ntasks += j->shape->grows ? alloc[i].tasks : 0;
 		sch__hold_add(st, j, &alloc[i]);
 	}
-	set_state(st, j, JOB_RUNNING);
+	int64_t exempt = sch__preempt_exempt_sec(st, j);
+	run->preempt_eligible_usec = exempt > 0 ? ev->now + exempt * SCH_USEC : 0;
+	sch__job_set_state(st, j, JOB_RUNNING);
 	sch__due_set(st, j);
 	sch__depend_index(st, j, false);
 	sch__depend_parent(ev, j);
@@ -317,7 +322,7 @@ void sch__job_node_failed(struct sch_ev *ev, struct sch_job *j, const struct sch
 	a->lost = true;
 	j->run->open--;
 	sch__touch(ev->st, &j->rec);
-	if (j->state == JOB_RUNNING) {
+	if (sch__lives(j)) {
 		j->requeue_after = sch__job_requeues(ev->st, j);
 		sch__str_set(ev->st, &j->run->end_detail,
 			     mu_arena_printf(ev->arena, "node %s failed", n->row->name));
@@ -556,6 +561,10 @@ static void ended_running(struct sch_ev *ev, struct sch_job *j, struct sch_node 
 		j->requeue_after = sch__job_requeues(ev->st, j);
 	if (end == JOB_COMPLETED)
 		j->launch_failures = 0;
+	else if (j->run->preempt_end_usec && !broke) { /* Warned, it went by itself. */
+		sch__preempt_end(ev, j);
+		return;
+	}
 	sch__job_ending(ev, j, end);
 }
 
@@ -583,7 +592,7 @@ int sch__evolve_attempt_ended(struct sch_ev *ev)
 	sch__touch(ev->st, &j->rec);
 	for (size_t i = 0; i < e->n_step; i++) /* of a lost attempt too: its node says how its steps ended */
 		sch__step_put(ev->st, j, e->attempt, e->step[i]);
-	if (current && j->state == JOB_RUNNING)
+	if (current && sch__lives(j))
 		ended_running(ev, j, n, e);
 	else if (batch && j->state == JOB_COMPLETING && !a->lost)
 		record_exit(ev, j, e, j->end_state);

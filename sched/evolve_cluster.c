@@ -1,4 +1,5 @@
 /* sched/evolve_cluster.c: founding, configuration, partitions, leaders, levels, time. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <assert.h>
@@ -540,6 +541,7 @@ int sch__evolve_tick(struct sch_ev *ev)
 	sch__nodes_resume(ev);
 	begin_times(ev);
 	sch__switch_waits_end(ev);
+	sch__preempt_exempts_end(ev);
 	purge(ev);
 	sch__priorities_tick(ev);
 	return 0;

@@ -1,5 +1,6 @@
 /* sched/evolve_decided.c: folding a decision. It was made over an older position: each of its parts is
  * checked again, and a start that no longer fits is void and counted, alone. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <assert.h>
@@ -262,6 +263,7 @@ static bool plan(struct sch_ev *ev, const Mu__PlanSet *p)
 		return false;
 	bool stood = j->plan_start_usec > 0;
 	sch__plan_set(ev->st, j, p->start_usec, p->nodes, p->tasks, p->n_tasks, p->gpus, p->n_gpus);
+	j->plan_claim = p->claim && p->start_usec;
 	sch__touch(ev->st, &j->rec);
 	return stood;
 }
@@ -269,12 +271,24 @@ static bool plan(struct sch_ev *ev, const Mu__PlanSet *p)
 static void stop(struct sch_ev *ev, const Mu__Stop *s)
 {
 	struct sch_job *j = sch__job(ev->st, s->job);
-	if (j && j->state == JOB_RUNNING) {
+	if (j && j->state == JOB_RUNNING && s->cause == END_PREEMPT && j->run->preempt_end_usec) {
+		sch__preempt_end(ev, j);
+	} else if (j && sch__lives(j)) {
 		sch__job_ending(ev, j, s->cause == END_DEADLINE ? JOB_DEADLINE : JOB_TIMEOUT);
 		sch__job_settle(ev, j);
 	} else if (j && j->state == JOB_PENDING && s->cause == END_DEADLINE) {
 		sch__job_end_waiting(ev, j, JOB_DEADLINE);
 	}
+}
+
+static void resume(struct sch_ev *ev, uint32_t id)
+{
+	struct sch_job *j = mu_map_get_u64(&ev->st->stopped, id);
+	const struct sch_alloc *busy;
+	if (!j || !sch__job_can_resume(j, &busy))
+		return;
+	sch__touch(ev->st, &j->rec);
+	sch__job_resume(ev, j);
 }
 
 static void lost(struct sch_ev *ev, const Mu__NodeLost *l)
@@ -327,6 +341,10 @@ int sch__evolve_decided(struct sch_ev *ev)
 		lost(ev, d->lost[i]);
 	for (size_t i = 0; i < d->n_stop; i++)
 		stop(ev, d->stop[i]);
+	for (size_t i = 0; i < d->n_preempt; i++)
+		sch__preempted(ev, d->preempt[i]);
+	for (size_t i = 0; i < d->n_resume; i++)
+		resume(ev, d->resume[i]);
 	for (size_t i = 0; i < d->n_start; i++)
 		start(ev, d->start[i], d->now_usec);
 	for (size_t i = 0; i < d->n_reason; i++)
@@ -337,7 +355,8 @@ int sch__evolve_decided(struct sch_ev *ev)
 	hand_over(ev, d);
 	if (moved) {
 		sch__wake(ev->st);
-	} else if (c->starts_void == starts_void && !d->n_start && !d->n_stop &&
+	} else if (c->starts_void == starts_void && !d->n_start && !d->n_stop && !d->n_preempt &&
+		   !d->n_resume &&
 		   !d->n_lost) { /* Reasons and first plans change nothing for the next pass. */
 		ev->st->wake_pos = wake;
 		ev->st->cluster->limits_usec = limits;

@@ -347,7 +347,7 @@ static void act_signal(struct sch_ev *ev, struct sch_job *j)
 	const Mu__JobSignal *s = ev->event->job_signal;
 	sch__touch(ev->st, &j->rec);
 	if (s->signal || s->has_step) {
-		if (j->state != JOB_RUNNING)
+		if (!sch__lives(j))
 			return;
 		j->run->pending_signal = s->signal;
 		j->run->signal_flags = s->flags;
@@ -360,7 +360,7 @@ static void act_signal(struct sch_ev *ev, struct sch_job *j)
 	if (j->state == JOB_PENDING) {
 		cancelled_by(ev, j);
 		sch__job_end_waiting(ev, j, JOB_CANCELLED);
-	} else if (j->state == JOB_RUNNING) {
+	} else if (sch__lives(j)) {
 		cancelled_by(ev, j);
 		if (j->het_offset)
 			sch__job_ending_alone(ev, j, JOB_CANCELLED);
@@ -471,9 +471,9 @@ static int check_requeue(struct sch_ev *ev, struct sch_job *j, struct mu_err *er
 static void act_requeue(struct sch_ev *ev, struct sch_job *j)
 {
 	bool ended = mu_job_state_ended(j->state);
-	j->hold_after = ev->event->job_requeue->hold;
+	j->hold_after = ev->event->job_requeue->hold || j->state == JOB_SUSPENDED;
 	sch__touch(ev->st, &j->rec);
-	if (j->state == JOB_RUNNING) {
+	if (sch__lives(j)) {
 		j->requeue_after = true;
 		sch__job_ending(ev, j, JOB_REQUEUED);
 		sch__job_settle(ev, j);
@@ -489,6 +489,48 @@ int sch__evolve_job_requeue(struct sch_ev *ev)
 	const Mu__JobRequeue *r = ev->event->job_requeue;
 	return each_job(ev, r->job, r->n_job, r->some, r->n_some, SCH_TARGETS_WHOLE, check_requeue,
 			act_requeue);
+}
+
+/* SPEC, J's own with another nice value, and the priority that follows. */
+void sch__job_renice(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *spec)
+{
+	sch__job_swap_spec(ev->st, j, spec);
+	sch__job_rank(ev, j, sch__priority(ev->st, j, spec, true), false);
+}
+
+/* ---- suspend and resume ---- */
+
+static int check_suspend(struct sch_ev *ev, struct sch_job *j, struct mu_err *err)
+{
+	const struct sch_alloc *busy;
+	if (!ev->author->operator_)
+		return sch__refuse(err, MU_EPERM);
+	if (j->state == JOB_PENDING)
+		return sch__refuse(err, MU_EPENDING);
+	if (!sch__lives(j))
+		return sch__refuse(err, MU_EALREADYDONE);
+	if (!ev->event->job_suspend->resume)
+		return j->state == JOB_SUSPENDED ? sch__refuse(err, MU_ESUSPENDED) : 0;
+	if (j->state != JOB_SUSPENDED)
+		return sch__refuse(err, MU_ENOTSUSPENDED);
+	if (!sch__job_can_resume(j, &busy))
+		return mu_fail(err, MU_ENODEBUSY, "%s: CPUs of job %u on %s are in use",
+			       mu_strerror(MU_ENODEBUSY), j->id, busy->name->text);
+	return 0;
+}
+
+static void act_suspend(struct sch_ev *ev, struct sch_job *j)
+{
+	if (ev->event->job_suspend->resume)
+		sch__job_resume(ev, j);
+	else
+		sch__job_suspend(ev, j);
+}
+
+int sch__evolve_job_suspend(struct sch_ev *ev)
+{
+	const Mu__JobSuspend *s = ev->event->job_suspend;
+	return each_job(ev, s->job, s->n_job, s->some, s->n_some, SCH_TARGETS_RUNNING, check_suspend, act_suspend);
 }
 
 /* A waiting job's wish for a reservation that goes: it is held, or may run anywhere. */

@@ -12,20 +12,8 @@
 
 /* ---- the configuration ---- */
 
-static bool has_word(const char *list, const char *word)
-{
-	size_t len = strlen(word);
-	for (const char *p = list; p && *p;) {
-		size_t n = strcspn(p, ",");
-		if (n == len && strncasecmp(p, word, n) == 0)
-			return true;
-		p += n + (p[n] == ',');
-	}
-	return false;
-}
-
 /* "7-00:00:00", "00:05:00" as the configuration shows spans. */
-static int64_t span_usec(const Mu__Config *c, const char *key, int64_t otherwise)
+int64_t sch__conf_span_usec(const Mu__Config *c, const char *key, int64_t otherwise)
 {
 	const char *text = mu_conf_get(c, key, NULL);
 	int64_t days = 0, sec = 0;
@@ -122,23 +110,23 @@ void sch__policy(struct sch_state *st)
 	struct sch_policy *p = &st->accounts.policy;
 	const char *enforce = mu_conf_get(c, "AccountingStorageEnforce", "none");
 	const char *flags = mu_conf_get(c, "PriorityFlags", "");
-	bool all = has_word(enforce, "all");
+	bool all = sch__has_word(enforce, "all");
 	sch__tres(st, "cpu");
-	p->safe = all || has_word(enforce, "safe");
-	p->limits = p->safe || has_word(enforce, "limits");
-	p->qos = all || has_word(enforce, "qos");
+	p->safe = all || sch__has_word(enforce, "safe");
+	p->limits = p->safe || sch__has_word(enforce, "limits");
+	p->qos = all || sch__has_word(enforce, "qos");
 	p->associations =
-	    p->limits || p->qos || has_word(enforce, "associations") || has_word(enforce, "wckeys");
+	    p->limits || p->qos || sch__has_word(enforce, "associations") || sch__has_word(enforce, "wckeys");
 	p->multifactor = c->priority_type && strcmp(c->priority_type, "priority/multifactor") == 0;
 	p->favor_small = mu_conf_on(c, "PriorityFavorSmall", 0);
-	p->accrue_always = has_word(flags, "ACCRUE_ALWAYS");
-	p->small_relative = has_word(flags, "SMALL_RELATIVE_TO_TIME");
-	p->no_normal_part = has_word(flags, "NO_NORMAL_ALL") || has_word(flags, "NO_NORMAL_PART");
-	p->no_normal_qos = has_word(flags, "NO_NORMAL_ALL") || has_word(flags, "NO_NORMAL_QOS");
-	p->no_normal_assoc = has_word(flags, "NO_NORMAL_ALL") || has_word(flags, "NO_NORMAL_ASSOC");
-	p->max_age_usec = span_usec(c, "PriorityMaxAge", 7 * 86400);
-	p->half_life_usec = span_usec(c, "PriorityDecayHalfLife", 7 * 86400);
-	p->calc_usec = span_usec(c, "PriorityCalcPeriod", 300);
+	p->accrue_always = sch__has_word(flags, "ACCRUE_ALWAYS");
+	p->small_relative = sch__has_word(flags, "SMALL_RELATIVE_TO_TIME");
+	p->no_normal_part = sch__has_word(flags, "NO_NORMAL_ALL") || sch__has_word(flags, "NO_NORMAL_PART");
+	p->no_normal_qos = sch__has_word(flags, "NO_NORMAL_ALL") || sch__has_word(flags, "NO_NORMAL_QOS");
+	p->no_normal_assoc = sch__has_word(flags, "NO_NORMAL_ALL") || sch__has_word(flags, "NO_NORMAL_ASSOC");
+	p->max_age_usec = sch__conf_span_usec(c, "PriorityMaxAge", 7 * 86400);
+	p->half_life_usec = sch__conf_span_usec(c, "PriorityDecayHalfLife", 7 * 86400);
+	p->calc_usec = sch__conf_span_usec(c, "PriorityCalcPeriod", 300);
 	const char *reset = mu_conf_get(c, "PriorityUsageResetPeriod", "NONE");
 	p->reset = SCH_RESET_NONE;
 	for (size_t i = 0; i < sizeof(resets) / sizeof(resets[0]); i++)

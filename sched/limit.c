@@ -330,6 +330,21 @@ static uint64_t rate(uint32_t tres, int64_t held, uint32_t factor_milli)
 	return mu_fixed_muldiv((uint64_t)held, factor_milli, tres == SCH_TRES_MEM ? 1000 : 1);
 }
 
+/* What of T moves with time. */
+static void tally_pace(struct sch_tally *t, const struct sch_demand *d, uint32_t factor, int64_t end,
+		       int sign)
+{
+	for (uint32_t i = 0; i < t->count; i++) {
+		if (!d->v[i])
+			continue;
+		t->item[i].end += (__int128)end * d->v[i] * sign;
+		if (sign > 0)
+			t->item[i].rate += rate(i, d->v[i], factor);
+		else
+			t->item[i].rate -= rate(i, d->v[i], factor);
+	}
+}
+
 static void tally_add(struct sch_state *st, struct sch_tally *t, const struct sch_demand *d, uint32_t factor,
 		      int64_t end, int sign)
 {
@@ -342,13 +357,9 @@ static void tally_add(struct sch_state *st, struct sch_tally *t, const struct sc
 		if (!d->v[i])
 			continue;
 		t->item[i].used += sign * d->v[i];
-		t->item[i].end += (__int128)end * d->v[i] * sign;
-		if (sign > 0)
-			t->item[i].rate += rate(i, d->v[i], factor);
-		else
-			t->item[i].rate -= rate(i, d->v[i], factor);
 		assert(t->item[i].used >= 0);
 	}
+	tally_pace(t, d, factor, end, sign);
 	assert(sign > 0 || t->jobs > 0);
 	t->jobs += (uint32_t)sign;
 }
@@ -385,18 +396,43 @@ void sch__count_running(struct sch_state *st, struct sch_job *j, int sign)
 					  v[i].kind == 'A' || !sch__qos_flag(v[i].qos, "NoDecay"));
 			sch__touch(st, v[i].rec);
 		}
-		tally_add(st, t, &d, j->usage_factor_milli, end_sec(j->start_usec, j->time_limit_sec), sign);
+		tally_add(st, t, &d, j->usage_factor_milli, end_sec(sch__run_since(j), j->time_limit_sec),
+			  sign);
 		tally_drop(st, &v[i]);
 	}
 	if (sign < 0 && !st->loading && st->accounts.policy.limits)
 		sch__wake(st); /* Limits let go at the end, before any node does. */
 }
 
+void sch__count_pause(struct sch_state *st, struct sch_job *j, int sign)
+{
+	struct spot v[SPOTS];
+	struct sch_demand d;
+	assert(j->tallied);
+	uint32_t n = spots(st, j->assoc, sch__text(j->qos), sch__text(j->part_qos), sch__text(j->who->user),
+			   sch__text(j->account), v);
+	sch__demand_running(st, j, &d);
+	for (uint32_t i = 0; i < n; i++) {
+		struct sch_tally *t = v[i].tally;
+		assert(t);
+		if (v[i].usage && !st->loading) {
+			sch__usage_settle(st, v[i].usage, t,
+					  v[i].kind == 'A' || !sch__qos_flag(v[i].qos, "NoDecay"));
+			sch__touch(st, v[i].rec);
+		}
+		tally_pace(t, &d, j->usage_factor_milli, end_sec(sch__run_since(j), j->time_limit_sec),
+			   -sign);
+		for (uint32_t k = 0; k < t->count; k++)
+			t->item[k].still += sign * d.v[k];
+	}
+}
+
 int64_t sch__tally_ahead(const struct sch_tally *t, uint32_t tres, int64_t now_usec)
 {
 	if (!t || tres >= t->count)
 		return 0;
-	__int128 ahead = t->item[tres].end - (__int128)t->item[tres].used * (now_usec / SCH_USEC);
+	__int128 ahead =
+	    t->item[tres].end - (__int128)(t->item[tres].used - t->item[tres].still) * (now_usec / SCH_USEC);
 	return ahead < 0 ? 0 : ahead > INT64_MAX ? INT64_MAX : (int64_t)ahead;
 }
 

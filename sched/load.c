@@ -103,10 +103,10 @@ static int load_accounts(struct sch_state *st, uint8_t kind, const uint8_t *row,
 /* Jobs, steps and answers become records of our own: the decoded row is scratch. */
 static int load_record(struct sch_state *st, uint8_t kind, const uint8_t *row, size_t len, struct mu_err *err)
 {
-	const ProtobufCMessageDescriptor *type = kind == SCH_ROW_JOB	? &mu__job_row__descriptor
-						 : kind == SCH_ROW_STEP ? &mu__step_row__descriptor
+	const ProtobufCMessageDescriptor *type = kind == SCH_ROW_JOB	 ? &mu__job_row__descriptor
+						 : kind == SCH_ROW_STEP	 ? &mu__step_row__descriptor
 						 : kind == SCH_ROW_ARRAY ? &mu__array_row__descriptor
-									: &mu__answer_row__descriptor;
+									 : &mu__answer_row__descriptor;
 	mu_arena_reset(&st->scratch->event);
 	ProtobufCMessage *m = mu_pb_unpack(type, row, len, &st->scratch->event);
 	if (!m)
@@ -208,7 +208,8 @@ static int take_holds(struct sch_state *st, struct sch_job *j, struct sch_alloc 
 	for (uint32_t i = 0; i < count; i++) {
 		if (a[i].released)
 			continue;
-		j->exclusive = a[i].node->row->exclusive; /* Attempts of one job may differ in it. */
+		/* Attempts of one job may differ in it. */
+		j->exclusive = a[i].parked ? a[i].parked == 2 : a[i].node->row->exclusive;
 		if (!sch__room_fits(st, &a[i].node->room, a[i].node, &a[i]))
 			return MU_ECORRUPT;
 		sch__hold_add(st, j, &a[i]);
@@ -230,7 +231,7 @@ static int derive_job(struct sch_state *st, struct sch_job *j, struct mu_err *er
 		if (take_holds(st, j, j->run->alloc, j->run->alloc_count) ||
 		    take_holds(st, j, j->run->left, j->run->left_count))
 			return mu_fail(err, MU_ECORRUPT, "job row %u holds what another job holds", j->id);
-	} else if (j->state == JOB_RUNNING || j->state == JOB_COMPLETING) {
+	} else if (sch__lives(j) || j->state == JOB_COMPLETING) {
 		return mu_fail(err, MU_ECORRUPT, "job row %u runs nowhere", j->id);
 	}
 	if (j->eligible_usec < 0 || j->end_usec < 0 || j->deadline_usec < 0 || j->start_usec < 0)

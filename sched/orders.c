@@ -48,6 +48,7 @@ static void whole_allocation(const struct sch_state *st, const struct sch_job *j
 		/* What others have released is no matter of this node: its orders must not change with it. */
 		SCH_SET(o->alloc[i], released, 0);
 		SCH_SET(o->alloc[i], lost, 0);
+		SCH_SET(o->alloc[i], parked, 0);
 		o->peer[i] = peer(st, &j->run->alloc[i], arena);
 	}
 	o->n_alloc = o->n_peer = count;
@@ -107,6 +108,8 @@ static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_are
 	SCH_SET(o, time_limit_sec, j->time_limit_sec);
 	SCH_SET(o, start_usec, j->start_usec);
 	SCH_SET(o, submit_usec, j->submit_usec);
+	SCH_SET(o, suspended, j->state == JOB_SUSPENDED);
+	SCH_SET(o, suspended_usec, j->run->suspended_usec);
 	SCH_SET(o, restarts, j->restarts);
 	SCH_SET(o, ntasks, j->ntasks);
 	SCH_SET(o, cpus_per_task, j->cpus_per_task);
@@ -131,14 +134,14 @@ static Mu__AttemptOrder *order(const struct sch_state *st, const struct sch_node
 			       struct mu_arena *arena)
 {
 	struct sch_job *j = h->job;
-	bool current = h->attempt == j->attempt && (j->state == JOB_RUNNING || j->state == JOB_COMPLETING);
+	bool current = h->attempt == j->attempt && (sch__lives(j) || j->state == JOB_COMPLETING);
 	const struct sch_alloc *a = sch__alloc_on(j, h->attempt, n);
 	Mu__AttemptOrder *o = mu_arena_alloc(arena, sizeof(*o));
 	mu__attempt_order__init(o);
 	SCH_SET(o, job, j->id);
 	SCH_SET(o, attempt, h->attempt);
 	o->has_phase = true;
-	o->phase = current && j->state == JOB_RUNNING ? MU__PHASE__PHASE_RUN : MU__PHASE__PHASE_END;
+	o->phase = current && sch__lives(j) ? MU__PHASE__PHASE_RUN : MU__PHASE__PHASE_END;
 	if (o->phase == MU__PHASE__PHASE_END) {
 		SCH_SET(o, end_cause, end_cause(j, h->attempt == j->attempt));
 		if (j->has_canceller)

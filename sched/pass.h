@@ -18,6 +18,11 @@ struct sch_attempt {
 	int64_t
 	    failed_usec; /* 0, or: nor does a job of this length fit between the plans as they were then */
 	uint32_t failed_moves;
+	/* Nobody can give way to such a job, of this QOS, with no higher priority, nor a shorter one. */
+	bool hunted;
+	const struct sch_str *hunted_qos;
+	uint32_t hunted_priority;
+	int64_t hunted_usec;
 };
 struct sch_pass_begun { /* one node of a start of this slice */
 	const struct sch_node *node;
@@ -43,6 +48,14 @@ struct sch_pass_list {
 struct sch_pass_taken {
 	uint32_t count, next; /* next: ordinal from which on none was taken */
 };
+/* A running job that could give way. */
+struct sch_victim {
+	struct sch_job *job;
+	uint32_t rank, second; /* its place in the order */
+	uint8_t how;	       /* enum sch_preempt_how */
+	bool wanted, lifted;
+	int64_t grace_usec;
+};
 struct sch_pass {
 	const struct sch_state *st;
 	struct mu_arena *arena;
@@ -50,7 +63,7 @@ struct sch_pass {
 	uint64_t setup; /* steps before the first job: a slice visits one at least */
 	size_t bytes;
 	Mu__Decided *d;
-	struct sch_pass_list start, reason, plan, stop, lost;
+	struct sch_pass_list start, reason, plan, stop, lost, preempt, resume;
 	struct sch_overlay overlay;
 	struct mu_bits avail; /* open nodes that no blocked job keeps */
 	struct mu_bits kept;  /* nodes kept for blocked jobs, of stopped partitions and others */
@@ -68,6 +81,9 @@ struct sch_pass {
 	int64_t limit_sec; /* shorter than the job's own, with which it is about to start; 0: none */
 	bool veiled;
 	const struct sch_resv *in; /* the reservation that the job being visited would run in */
+	struct sch_prey *prey;	   /* who could give way, by whose jobs ask */
+	struct mu_map preempted;   /* jobs that give way, or go on again, by this slice */
+	bool claims;		   /* plans stand for which others give way */
 	/* Backfill: */
 	struct sch_line *line; /* NULL until a plan stands or is needed */
 	struct sch_pass_list begun;
@@ -120,5 +136,14 @@ void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job
 /* May J, which is visited in PART, have a plan that it has not? BEHIND: of those that wait for the same nodes. */
 bool sch__pass_may_plan(const struct sch_pass *p, const struct sch_job *j, const struct sch_part *part,
 			int64_t planned, bool behind);
+
+/* pass_preempt.c */
+enum sch_hunt { SCH_HUNT_NOTHING, SCH_HUNT_START, SCH_HUNT_CLAIM };
+/* Who has to give way for J, which does not fit. START: p->pick has its places, and it is to be started;
+ * CLAIM: it has a plan that stands until they are gone. */
+enum sch_hunt sch__pass_preempt(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j,
+				uint32_t *ret_count);
+/* Jobs suspended by preemption whose place is before TIER and KEY go on where there is room. */
+void sch__pass_resume(struct sch_pass *p, uint32_t tier, uint64_t key);
 
 #endif

@@ -487,7 +487,7 @@ static void taken_at(const struct sch_overlay *o, const struct sch_node *n, stru
 	ret->cpus = now->cpus;
 	ret->cores = now->cores;
 	for (; e; e = e->next) {
-		if (e->at_usec > o->from_usec)
+		if (e->at_usec > o->from_usec || e->out)
 			continue;
 		ret->cpus -= e->use.cpus;
 		ret->cores = ret->cores > e->use.cores ? ret->cores - e->use.cores : 0;
@@ -504,11 +504,20 @@ bool sch__cpus_reach(const struct sch_need *need, const struct sch_overlay *o, c
 	return all_cpus_free(need, n, &taken) / task_cpus(need) >= tasks;
 }
 
+/* Also where no job is there: suspended ones keep theirs. */
+static bool devices_held(const struct sch_node *n, const struct sch_room *r)
+{
+	for (size_t g = 0; g < n->row->n_gres; g++)
+		if (r->gres[g].count)
+			return true;
+	return false;
+}
+
 struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
 {
 	const struct sch_shape *s = need->shape;
 	struct sch_pick p = {.node = n};
-	if (r->exclusive || (need->exclusive && r->jobs))
+	if (r->exclusive || (need->exclusive && (r->jobs || devices_held(n, r))))
 		return p;
 	uint32_t cpus = cpus_free(need, n, r), end = cpus_given(need, n), each = task_cpus(need);
 	p.idle = end > r->cpus ? end - r->cpus : 0;

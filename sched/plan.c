@@ -33,7 +33,9 @@ bool sch__behind(const struct sch_state *st, const struct sch_job *a, const stru
 	b = lead_b ? lead_b : b;
 	const struct sch_part *x = sch__first_part(st, a), *y = sch__first_part(st, b);
 	uint32_t tier_a = x ? sch__tier(x) : 0, tier_b = y ? sch__tier(y) : 0;
-	return tier_a != tier_b ? tier_a < tier_b : a->queue_key > b->queue_key;
+	/* Of those in no queue as well, such as jobs that stand still. */
+	return tier_a != tier_b ? tier_a < tier_b
+				: sch__queue_key(a->priority, a->id) > sch__queue_key(b->priority, b->id);
 }
 
 int64_t sch__job_limit_in(const struct sch_job *j, const struct sch_part *p)
@@ -74,6 +76,7 @@ void sch__plan_set(struct sch_state *st, struct sch_job *j, int64_t start_usec, 
 	numbers_set(st, &j->plan_tasks, &j->plan_task_count, tasks, count);
 	numbers_set(st, &j->plan_gpus, &j->plan_gpu_count, gpus, gpu_count);
 	j->plan_start_usec = start_usec;
+	j->plan_claim = false;
 	sch__str_set(st, &j->plan_nodes, nodes);
 	if (start_usec <= 0) {
 		mu_map_del_u64(&st->plans, j->id);

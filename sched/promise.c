@@ -125,8 +125,9 @@ void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job
 	uint32_t count = 0;
 	struct mu_bits nodes = {0};
 	int64_t planned = sch__pass_plan_of(p, j);
+	bool claimed = planned && j->plan_claim;
 	if ((p->in && p->in->part_count) ||
-	    !sch__pass_may_plan(p, j, a->part, planned, mu_bits_intersects(&a->nodes, &p->arrays))) {
+	    (!claimed && !sch__pass_may_plan(p, j, a->part, planned, mu_bits_intersects(&a->nodes, &p->arrays)))) {
 		sch__pass_drop_plan(p, j);
 		return;
 	}
@@ -142,7 +143,7 @@ void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job
 		p->reserved++;
 		uint32_t old_count = count;
 		struct sch_pick *old = mu_arena_dup(p->arena, p->pick, (old_count + 1) * sizeof(old[0]));
-		start = before > now + 1 && p->steps - p->setup < p->budget
+		start = before > now + 1 && !claimed && p->steps - p->setup < p->budget
 			    ? sch__line_earliest(p->line, &a->need, &nodes, &a->required, length, before,
 						 p->pick, &count)
 			    : 0;

@@ -142,12 +142,16 @@ void sch__queue_out(struct sch_state *st, struct sch_job *j)
 static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
 {
 	const Mu__Config *c = sch__conf(st);
+	if (j->state == JOB_SUSPENDED) /* Its time limit stands still. */
+		return j->resv_end_usec;
 	if (j->state == JOB_RUNNING) {
-		int64_t last = j->start_usec + (j->time_limit_sec + c->kill_wait_sec +
-						(int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
-						   SCH_USEC;
+		int64_t last = sch__run_since(j) + (j->time_limit_sec + c->kill_wait_sec +
+						    (int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
+						       SCH_USEC;
 		if (j->time_limit_sec < 0)
 			last = 0;
+		if (j->run->preempt_end_usec && (!last || j->run->preempt_end_usec < last))
+			last = j->run->preempt_end_usec;
 		return j->resv_end_usec && (!last || j->resv_end_usec < last) ? j->resv_end_usec : last;
 	}
 	if (j->state != JOB_PENDING || j->deadline_usec <= 0)
@@ -159,9 +163,29 @@ static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
 
 int64_t sch__job_end_usec(const struct sch_job *j)
 {
-	if (j->time_limit_sec < 0)
-		return INT64_MAX;
-	return j->start_usec + j->time_limit_sec * SCH_USEC;
+	int64_t end = j->time_limit_sec < 0 ? INT64_MAX : sch__run_since(j) + j->time_limit_sec * SCH_USEC;
+	return j->run && j->run->preempt_end_usec && j->run->preempt_end_usec < end ? j->run->preempt_end_usec
+										    : end;
+}
+
+static void exempt_in(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	if (j->run->preempt_eligible_usec <= st->cluster->last_tick_usec)
+		return;
+	j->exempt_key = j->run->preempt_eligible_usec;
+	sch__pair_key(key, j->exempt_key, j->id);
+	mu_map_put(&st->exempts, key, sizeof(key), j);
+}
+
+void sch__exempt_out(struct sch_state *st, struct sch_job *j)
+{
+	uint8_t key[12];
+	if (!j->exempt_key)
+		return;
+	sch__pair_key(key, j->exempt_key, j->id);
+	mu_map_del(&st->exempts, key, sizeof(key));
+	j->exempt_key = 0;
 }
 
 void sch__due_clear(struct sch_state *st, struct sch_job *j)
@@ -172,8 +196,14 @@ void sch__due_clear(struct sch_state *st, struct sch_job *j)
 		mu_map_del(&st->due, key, sizeof(key));
 		j->due_key = 0;
 	}
-	if (j->state == JOB_RUNNING) {
+	if (j->state == JOB_SUSPENDED) {
+		sch__count_pause(st, j, -1);
+		mu_map_del_u64(&st->stopped, j->id);
+	}
+	if (sch__lives(j))
 		sch__count_running(st, j, -1);
+	if (j->state == JOB_RUNNING) {
+		sch__exempt_out(st, j);
 		sch__pair_key(key, sch__line_end_usec(j), j->id);
 		mu_map_del(&st->running, key, sizeof(key));
 	}
@@ -188,8 +218,14 @@ void sch__due_set(struct sch_state *st, struct sch_job *j)
 		sch__pair_key(key, moment, j->id);
 		mu_map_put(&st->due, key, sizeof(key), j);
 	}
-	if (j->state == JOB_RUNNING) {
+	if (sch__lives(j))
 		sch__count_running(st, j, 1);
+	if (j->state == JOB_SUSPENDED)
+		sch__count_pause(st, j, 1);
+	if (j->state == JOB_SUSPENDED && j->run->preempted_by)
+		mu_map_put_u64(&st->stopped, j->id, j);
+	if (j->state == JOB_RUNNING) {
+		exempt_in(st, j);
 		sch__pair_key(key, sch__line_end_usec(j), j->id);
 		mu_map_put(&st->running, key, sizeof(key), j);
 	}

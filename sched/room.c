@@ -82,8 +82,8 @@ bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const 
 	uint32_t last = UINT32_MAX;
 	for (uint32_t b = mu_bits_next(&a->cpu, 0); b != UINT32_MAX; b = mu_bits_next(&a->cpu, b + 1))
 		last = b;
-	if (r->exclusive || (last != UINT32_MAX && last >= n->row->cpus) ||
-	    mu_bits_intersects(&r->cpu, &a->cpu))
+	if ((last != UINT32_MAX && last >= n->row->cpus) ||
+	    (!a->parked && (r->exclusive || mu_bits_intersects(&r->cpu, &a->cpu))))
 		return false;
 	if (st->config.memory && r->mem_mib + a->mem_mib > n->row->real_memory_mib)
 		return false;
@@ -106,15 +106,52 @@ uint32_t sch__gres_entry(const struct sch_node *n, const Mu__GresGot *row)
 	return UINT32_MAX;
 }
 
-void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
+static void take_cpus(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
 {
 	assert(!mu_bits_intersects(&r->cpu, &a->cpu));
 	mu_bits_or(&r->cpu, &a->cpu);
 	r->cpus += mu_bits_count(&a->cpu);
 	r->cores = busy_cores(&r->cpu, sch__tpc(n));
-	r->mem_mib += a->mem_mib;
 	r->jobs++;
 	r->exclusive = exclusive;
+}
+
+static void give_cpus(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
+{
+	uint32_t count = mu_bits_count(&a->cpu);
+	assert(r->cpus >= count && r->jobs > 0);
+	mu_bits_andnot(&r->cpu, &a->cpu);
+	r->cpus -= count;
+	assert(mu_bits_count(&r->cpu) == r->cpus);
+	r->cores = busy_cores(&r->cpu, sch__tpc(n));
+	r->jobs--;
+	if (exclusive)
+		r->exclusive = false;
+}
+
+/* A suspended job leaves its CPUs, and the node where it had it to itself, to others; what else it has it
+ * keeps. */
+void sch__room_park(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
+{
+	assert(!a->parked);
+	give_cpus(r, n, a, exclusive);
+}
+
+bool sch__room_parks(const struct sch_room *r, const struct sch_alloc *a)
+{
+	return !r->exclusive && !mu_bits_intersects(&r->cpu, &a->cpu) && !(a->parked == 2 && r->jobs);
+}
+
+void sch__room_unpark(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
+{
+	take_cpus(r, n, a, exclusive);
+}
+
+void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
+{
+	if (!a->parked)
+		take_cpus(r, n, a, exclusive);
+	r->mem_mib += a->mem_mib;
 	for (uint32_t i = 0; i < a->got_count; i++) {
 		struct sch_gres_room *g = &r->gres[a->got[i].entry];
 		uint32_t first = n->row->gres[a->got[i].entry]->first_index;
@@ -129,16 +166,10 @@ void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct s
 
 void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
 {
-	uint32_t count = mu_bits_count(&a->cpu);
-	assert(r->cpus >= count && r->mem_mib >= a->mem_mib && r->jobs > 0);
-	mu_bits_andnot(&r->cpu, &a->cpu);
-	r->cpus -= count;
-	assert(mu_bits_count(&r->cpu) == r->cpus);
-	r->cores = busy_cores(&r->cpu, sch__tpc(n));
+	assert(r->mem_mib >= a->mem_mib);
+	if (!a->parked)
+		give_cpus(r, n, a, exclusive);
 	r->mem_mib -= a->mem_mib;
-	r->jobs--;
-	if (exclusive)
-		r->exclusive = false;
 	for (uint32_t i = 0; i < a->got_count; i++) {
 		struct sch_gres_room *g = &r->gres[a->got[i].entry];
 		uint32_t first = n->row->gres[a->got[i].entry]->first_index;
@@ -274,6 +305,7 @@ int sch__alloc_from_row(struct sch_state *st, const Mu__AllocNode *row, const ch
 	ret->attempt = row->attempt;
 	ret->released = row->released;
 	ret->lost = row->lost;
+	ret->parked = (uint8_t)(row->parked > 2 ? 0 : row->parked);
 	ret->node = row->released ? NULL : sch__node(st, name);
 	if (!row->released && !ret->node)
 		return MU_EPROTO;

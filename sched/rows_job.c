@@ -34,6 +34,7 @@ Mu__AllocNode *sch__alloc_row(const struct sch_alloc *a, struct mu_arena *arena)
 	SCH_SET(row, tasks, a->tasks);
 	SCH_SET(row, released, a->released);
 	SCH_SET(row, lost, a->lost);
+	SCH_SET(row, parked, a->parked);
 	SCH_SET(row, attempt, a->attempt);
 	row->n_gres = a->got_count;
 	row->gres = mu_arena_alloc(arena, (a->got_count + 1) * sizeof(row->gres[0]));
@@ -72,6 +73,12 @@ static void run_row(const struct sch_run *run, Mu__JobRow *row, struct mu_arena 
 	SCH_SET(row, span_usec, run->span_usec);
 	SCH_SET(row, kill_usec, run->kill_usec);
 	SCH_SET(row, preempt_usec, run->preempt_usec);
+	SCH_SET(row, suspend_usec, run->suspend_usec);
+	SCH_SET(row, suspended_usec, run->suspended_usec);
+	SCH_SET(row, preempt_eligible_usec, run->preempt_eligible_usec);
+	SCH_SET(row, preempt_end_usec, run->preempt_end_usec);
+	SCH_SET(row, preempted_by, run->preempted_by);
+	SCH_SET(row, preempt_how, run->preempt_how);
 }
 
 static void plain_row(const struct sch_job *j, Mu__JobRow *row)
@@ -106,6 +113,8 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	SCH_SET(row, end_usec, j->end_usec);
 	SCH_SET(row, last_sched_usec, j->last_sched_usec);
 	SCH_SET(row, plan_start_usec, j->plan_start_usec);
+	SCH_SET(row, plan_claim, j->plan_claim);
+	SCH_SET(row, special_exit, j->special_exit);
 	row->depend_state = j->depend;
 	SCH_SET(row, depend_due_usec, j->depend_due_usec);
 	SCH_SET(row, start_late_usec, j->start_late_usec);
@@ -279,6 +288,12 @@ static int load_run(struct sch_state *st, struct sch_job *j, const Mu__JobRow *r
 	run->span_usec = row->span_usec;
 	run->kill_usec = row->kill_usec;
 	run->preempt_usec = row->preempt_usec;
+	run->suspend_usec = row->suspend_usec;
+	run->suspended_usec = row->suspended_usec;
+	run->preempt_eligible_usec = row->preempt_eligible_usec;
+	run->preempt_end_usec = row->preempt_end_usec;
+	run->preempted_by = row->preempted_by;
+	run->preempt_how = row->preempt_how;
 	return rc ? rc : rc2;
 }
 
@@ -311,6 +326,8 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 	sch__depend_load(st, j, row->depend_state, row->depend_due_usec);
 	sch__plan_set(st, j, row->plan_start_usec, row->plan_nodes, row->plan_tasks, row->n_plan_tasks,
 		      row->plan_gpus, row->n_plan_gpus);
+	j->plan_claim = row->plan_claim;
+	j->special_exit = row->special_exit;
 	j->cancelled_by = row->cancelled_by;
 	j->has_canceller = row->has_canceller;
 	j->end_state = (uint8_t)row->end_state;

@@ -161,7 +161,7 @@ struct sch_state *sch_state_free(struct sch_state *st)
 	sch__topology_free(st);
 	struct mu_map *index[] = {&st->begins, &st->due,	  &st->running,	 &st->tombs,
 				  &st->silent, &st->plans, &st->plan_starts, &st->children, &st->named,
-				  &st->tasks,  &st->switch_waits, &st->resumes};
+				  &st->tasks,  &st->switch_waits, &st->resumes, &st->exempts, &st->stopped};
 	for (size_t i = 0; i < sizeof(index) / sizeof(index[0]); i++)
 		mu_map_clear(index[i]);
 	mu_map_clear(&st->strs);
@@ -319,8 +319,8 @@ void sch_counts(const struct sch_state *st, struct sch_counts *ret)
 		count_gpus(n, ret);
 	}
 	/* A map's entry takes some 64 bytes beside its value; a waiting job has two. */
-	size_t entries = 2 * st->jobs.count + st->tasks.count + st->arrays.count + st->steps.count + st->answers.count + st->strs.count +
-			 st->specs.count;
+	size_t entries = 2 * st->jobs.count + st->tasks.count + st->arrays.count + st->steps.count +
+			 st->answers.count + st->strs.count + st->specs.count;
 	ret->state_bytes =
 	    sizeof(*st) + 64 * entries + st->bytes + st->job_pool.total * sizeof(struct sch_job) +
 	    st->run_pool.total * sizeof(struct sch_run) + st->answer_pool.total * sizeof(struct sch_answer);

@@ -111,6 +111,7 @@ struct sch_alloc {
 	uint64_t mem_mib;
 	uint32_t cpus, tasks, attempt, got_count;
 	struct sch_got *got;
+	uint8_t parked; /* 1: its CPUs are free for others; 2: and it had the node to itself */
 	bool released, lost;
 };
 /* What a job has from its first start on. */
@@ -125,6 +126,10 @@ struct sch_run {
 	bool signal_has_step;
 	uint64_t signal_seq, signal_pos;
 	int64_t span_usec, kill_usec, preempt_usec;
+	int64_t suspend_usec, suspended_usec; /* last suspended or resumed; how long up to then */
+	int64_t preempt_eligible_usec;	      /* exempt from preemption until then; 0: never was */
+	int64_t preempt_end_usec;	      /* it gives way, and ends then */
+	uint32_t preempted_by, preempt_how;   /* of its last run; enum sch_preempt_how */
 };
 struct sch_array;
 struct sch_job {
@@ -152,6 +157,8 @@ struct sch_job {
 	uint32_t *plan_tasks; /* by node of plan_nodes; one element: the same on each */
 	uint32_t *plan_gpus;  /* likewise, of a job that asks for GPUs as a whole */
 	uint32_t plan_task_count, plan_gpu_count;
+	bool plan_claim; /* jobs give way to its plan: nobody may push it */
+	bool special_exit;
 	uint32_t priority, attempt, restarts, cancelled_by;
 	uint32_t nodes_min, nodes_max, ntasks, cpus_per_task, cpus_total;
 	uint64_t mem_node_mib, mem_cpu_mib;
@@ -162,6 +169,7 @@ struct sch_job {
 	uint64_t queue_key; /* while queued */
 	int64_t due_key;    /* where it lies in the due map; 0: nowhere */
 	int64_t switch_key; /* likewise among the switch waits */
+	int64_t exempt_key; /* likewise among those that are exempt from preemption */
 	uint8_t job_key[32];
 	uint8_t job_key_len;
 	bool priority_fixed, tallied; /* tallied: what it holds is counted */
@@ -277,6 +285,11 @@ struct sch_config_rec {
 	uint32_t bf_max_job, bf_max_user, bf_max_part,
 	    bf_max_array; /* SchedulerParameters; 0: no bound of its own */
 	int64_t bf_window_usec, bf_resolution_usec, switch_wait_sec;
+	enum { SCH_BY_NOTHING, SCH_BY_PARTITION, SCH_BY_QOS } preempt_by; /* PreemptType */
+	uint32_t preempt_mode;						  /* enum sch_preempt_how */
+	bool preempt_within, youngest_first, strict_order, send_user_signal;
+	uint32_t min_exempt_priority, preempt_tries; /* 0: no bound of its own */
+	int64_t preempt_exempt_sec;
 };
 
 /* Caches and scratch that no answer depends on. */
@@ -333,6 +346,8 @@ struct sch_state {
 	uint32_t shape_id_cap;
 	struct sch_switch *switches;
 	uint32_t switch_count;
+	struct mu_map exempts;	    /* be64 moment, be32 id: running jobs that may then be preempted */
+	struct mu_map stopped;	    /* by id: jobs that stand still by preemption */
 	struct mu_map switch_waits; /* be64 moment, be32 id: waiting jobs that then take any switches */
 	uint32_t user_shapes;	    /* of the shapes, those that are user_only */
 	struct mu_pool job_pool, run_pool, answer_pool;
@@ -375,6 +390,16 @@ struct sch_ev {
 static inline int sch__refuse(struct mu_err *err, int code)
 {
 	return mu_fail(err, code, "%s", mu_strerror(code));
+}
+/* It has an allocation that it may use, or will again. */
+static inline bool sch__lives(const struct sch_job *j)
+{
+	return j->state == JOB_RUNNING || j->state == JOB_SUSPENDED;
+}
+/* When it would have started, had it never been suspended. */
+static inline int64_t sch__run_since(const struct sch_job *j)
+{
+	return j->start_usec + (j->run ? j->run->suspended_usec : 0);
 }
 static inline const char *sch__text(const struct sch_str *s)
 {
@@ -525,6 +550,10 @@ void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__
 			bool exclusive);
 void sch__room_give_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive);
 void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
+void sch__room_park(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
+bool sch__room_parks(const struct sch_room *r, const struct sch_alloc *a); /* its CPUs are there again */
+void sch__room_unpark(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a,
+		      bool exclusive);
 void sch__hold_add(struct sch_state *st, struct sch_job *j, struct sch_alloc *a);
 void sch__hold_end(struct sch_state *st, struct sch_job *j, struct sch_alloc *a); /* resources free again */
 struct sch_alloc *sch__alloc_on(struct sch_job *j, uint32_t attempt, const struct sch_node *n);
@@ -732,6 +761,7 @@ struct sch_use {
 	uint32_t cpus, cores;
 	uint64_t mem_mib;
 	bool exclusive;
+	bool parked;	/* of a suspended job: no CPUs, and it does not count as being there */
 	uint64_t *gres; /* by entry of the node; NULL: none */
 };
 /* What sch__cut would take of R. RET->gres lies in ARENA. */
@@ -754,6 +784,7 @@ struct sch_line_end { /* something on one node becomes free */
 	const struct sch_job *job;
 	const struct sch_part *part;
 	struct sch_use use;
+	bool out; /* it is not in the rooms: nothing of it comes free */
 };
 struct sch_line_delta;
 struct sch_line_order { /* of one node: made again when the heads of its lists have changed */
@@ -800,6 +831,8 @@ bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, 
 void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struct sch_job *j,
 		    const struct sch_part *p, const Mu__AllocNode *row, bool exclusive,
 		    int64_t at_usec); /* a start made meanwhile */
+/* J was taken OUT of the rooms, or put back: its end on N gives nothing, or does again. */
+void sch__line_lift(struct sch_line *line, const struct sch_node *n, const struct sch_job *j, bool out);
 void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct sch_need *need,
 		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count);
 /* J has its licences for the span. */
@@ -877,6 +910,8 @@ void sch__waiting_reason(struct sch_ev *ev, struct sch_job *j);
 
 /* evolve_job.c, evolve_attempt.c: shared between events */
 bool sch__may_act(const struct sch_ev *ev, const struct sch_job *j);
+void sch__job_renice(struct sch_ev *ev, struct sch_job *j, const Mu__JobSpec *spec);
+bool sch__has_word(const char *list, const char *word); /* cluster.c: LIST of words between commas */
 /* SHORTER_SEC: a limit below the one it asked for; 0: none. FROM: the moment from which it is counted. */
 void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part *p, const struct sch_resv *in,
 		    struct sch_alloc *alloc, uint32_t count, bool exclusive, int64_t shorter_sec,
@@ -889,6 +924,14 @@ void sch__alloc_released(struct sch_ev *ev, struct sch_job *j, struct sch_alloc 
 /* RUNNING -> COMPLETING, with all components of its job; alone: without them. */
 void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state);
 void sch__job_ending_alone(struct sch_ev *ev, struct sch_job *j, uint32_t end_state);
+/* queue.c */
+void sch__exempt_out(struct sch_state *st, struct sch_job *j);
+/* suspend.c */
+void sch__job_suspend(struct sch_ev *ev, struct sch_job *j);
+/* The job that holds CPUs of the suspended J now; 0: none, it can go on. */
+bool sch__job_can_resume(const struct sch_job *j, const struct sch_alloc **ret_busy);
+void sch__job_resume(struct sch_ev *ev, struct sch_job *j);
+void sch__job_set_state(struct sch_state *st, struct sch_job *j, uint32_t state); /* evolve_attempt.c */
 void sch__job_settle(struct sch_ev *ev,
 		     struct sch_job *j); /* COMPLETING with nothing open -> final, or waiting again */
 void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state); /* likewise */

@@ -37,6 +37,13 @@ static struct sch_line_end *add_end(struct sch_line *line, struct sch_line_end *
 	return e;
 }
 
+void sch__line_lift(struct sch_line *line, const struct sch_node *n, const struct sch_job *j, bool out)
+{
+	for (struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
+		if (e->job == j)
+			e->out = out;
+}
+
 static uint64_t *new_gres(struct sch_line *line, const struct sch_node *n)
 {
 	return mu_arena_alloc(line->arena, (n->row->n_gres + 1) * sizeof(uint64_t));
@@ -48,11 +55,12 @@ static void alloc_ends(struct sch_line *line, struct sch_line_end *e, const stru
 	uint32_t tpc = a->node->tpc;
 	add_end(line, e, a->node, at);
 	e->job = j;
+	e->use.parked = a->parked;
 	e->part = p;
-	e->use.cpus = mu_bits_count(&a->cpu);
+	e->use.cpus = a->parked ? 0 : mu_bits_count(&a->cpu);
 	e->use.cores = (e->use.cpus + tpc - 1) / tpc;
 	e->use.mem_mib = a->mem_mib;
-	e->use.exclusive = a->node->room.exclusive;
+	e->use.exclusive = a->node->room.exclusive && !a->parked;
 	e->use.gres = a->got_count ? new_gres(line, a->node) : NULL;
 	for (uint32_t i = 0; i < a->got_count; i++)
 		e->use.gres[a->got[i].entry] += a->got[i].count;
@@ -81,7 +89,9 @@ void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struc
 /* Counted as the pass did that started it: the little that the log takes moves no plan. */
 int64_t sch__line_end_usec(const struct sch_job *j)
 {
-	int64_t at = j->start_usec - j->start_late_usec + sch__span(j->time_limit_sec);
+	int64_t at = sch__run_since(j) - j->start_late_usec + sch__span(j->time_limit_sec);
+	if (j->run && j->run->preempt_end_usec && j->run->preempt_end_usec < at)
+		at = j->run->preempt_end_usec;
 	return j->resv_end_usec && j->resv_end_usec < at ? j->resv_end_usec : at;
 }
 
@@ -212,6 +222,8 @@ static void standing_plan(struct sch_line *line, const struct sch_job *j, struct
 	sch__need(line->st, j->shape, p, j->who->uid, &need);
 	if (from <= line->now_usec)
 		from = line->now_usec + 1;
+	if (j->plan_claim) /* However long those take that give way: it is kept whole. */
+		until = from + sch__length(sch__job_limit_in(j, p));
 	sch__line_plan(line, j, &need, from, until > from ? until : from + 1, pick, count);
 }
 
@@ -308,7 +320,7 @@ bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, 
 		return false;
 	if (line->me && sch__het_same(s->job, line->me))
 		return line->siblings;
-	return !line->above_only || !sch__behind(line->st, s->job, line->me);
+	return !line->above_only || s->job->plan_claim || !sch__behind(line->st, s->job, line->me);
 }
 
 static void take(struct sch_room *r, const struct sch_node *n, const struct sch_use *u)
@@ -326,11 +338,11 @@ static void give(struct sch_room *r, const struct sch_node *n, const struct sch_
 {
 	assert(r->cpus >= u->cpus);
 	assert(r->mem_mib >= u->mem_mib);
-	assert(r->jobs > 0);
+	assert(u->parked || r->jobs > 0);
 	r->cpus -= u->cpus;
 	r->cores = r->cores > u->cores ? r->cores - u->cores : 0;
 	r->mem_mib -= u->mem_mib;
-	r->jobs--;
+	r->jobs -= !u->parked;
 	r->exclusive = r->exclusive && !u->exclusive;
 	for (size_t g = 0; u->gres && g < n->row->n_gres; g++)
 		r->gres[g].count -= u->gres[g];
@@ -341,6 +353,7 @@ struct sch_line_delta {
 	int64_t at_usec;
 	const struct sch_use *use;
 	const struct sch_line_span *span; /* NULL: of a running job */
+	const struct sch_line_end *end;
 	bool take;
 };
 
@@ -370,10 +383,10 @@ static const struct sch_line_order *order_of(struct sch_line *line, const struct
 	}
 	o->count = 0;
 	for (const struct sch_line_end *e = o->ends; e; e = e->next)
-		o->v[o->count++] = (struct sch_line_delta){e->at_usec, &e->use, NULL, false};
+		o->v[o->count++] = (struct sch_line_delta){e->at_usec, &e->use, NULL, e, false};
 	for (const struct sch_line_span *s = o->spans; s; s = s->next) {
-		o->v[o->count++] = (struct sch_line_delta){s->from_usec, &s->use, s, true};
-		o->v[o->count++] = (struct sch_line_delta){s->until_usec, &s->use, s, false};
+		o->v[o->count++] = (struct sch_line_delta){s->from_usec, &s->use, s, NULL, true};
+		o->v[o->count++] = (struct sch_line_delta){s->until_usec, &s->use, s, NULL, false};
 	}
 	if (o->count > 1)
 		qsort(o->v, o->count, sizeof(o->v[0]), by_moment);
@@ -418,6 +431,11 @@ static void apply(struct sch_room *r, const struct sch_node *n, const struct sch
 	r->exclusive = *exclusive > 0;
 }
 
+static bool counts(const struct sch_line *line, const struct sch_line_delta *d, const struct sch_node *n)
+{
+	return d->span ? sch__line_sees(line, d->span, n) : !d->end->out;
+}
+
 const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_node *n, int64_t from_usec,
 				      int64_t until_usec)
 {
@@ -430,14 +448,14 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 	    line->no_spans) { /* Most nodes: nothing is taken later, all only comes free. */
 		copy_room(&line->peak, base, n);
 		for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
-			if (e->at_usec <= from_usec)
+			if (e->at_usec <= from_usec && !e->out)
 				give(&line->peak, n, &e->use);
 		return &line->peak;
 	}
 	const struct sch_line_order *o = order_of(line, n);
 	copy_room(&at, base, n);
 	for (; i < o->count && o->v[i].at_usec <= from_usec; i++)
-		if (!o->v[i].span || sch__line_sees(line, o->v[i].span, n))
+		if (counts(line, &o->v[i], n))
 			apply(&at, n, &o->v[i], &exclusive);
 	copy_room(&line->peak, &at, n);
 	/* Within the span more can only be taken where a plan begins. */
@@ -445,7 +463,7 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 		int64_t moment = o->v[i].at_usec;
 		bool more = false;
 		for (; i < o->count && o->v[i].at_usec == moment; i++) {
-			if (o->v[i].span && !sch__line_sees(line, o->v[i].span, n))
+			if (!counts(line, &o->v[i], n))
 				continue;
 			apply(&at, n, &o->v[i], &exclusive);
 			more = more || o->v[i].take;

@@ -1,6 +1,7 @@
 /* sched/wait.c: what keeps a waiting job from starting, for those who ask: which jobs hold what it needs,
  * which go before it, which limit or dependency is in the way, and when it would start as things are. Reads
  * only. What a pass decided stands in the job's reason; this says what lies behind it in the same State. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <stdlib.h>
@@ -62,7 +63,9 @@ static int64_t ends(const struct sch_job *j, int64_t now)
 {
 	if (j->state == JOB_COMPLETING)
 		return now;
-	return j->time_limit_sec < 0 ? 0 : j->start_usec + j->time_limit_sec * SCH_USEC;
+	if (j->state == JOB_SUSPENDED || j->time_limit_sec < 0)
+		return 0;
+	return sch__run_since(j) + j->time_limit_sec * SCH_USEC;
 }
 
 /* A job that holds something of W's nodes, or of its limit: what it holds, on nodes of ONLY where given. */
@@ -397,6 +400,30 @@ static void look_at_own(struct wait *w)
 			say_away(w, run->left[i].node);
 }
 
+/* Who gives way to it, to whom it gave way, and until when those are exempt that could. */
+static void look_at_preemption(struct wait *w)
+{
+	const struct sch_state *st = w->st;
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	uint32_t rank;
+	uint64_t id = 0;
+	if (w->j->run)
+		SCH_SET(w->row, preempted_by, w->j->run->preempted_by);
+	if (st->config.preempt_by == SCH_BY_NOTHING || !w->j->queued)
+		return;
+	w->row->victim = mu_arena_alloc(w->arena, HOLDERS_MAX * sizeof(w->row->victim[0]));
+	for (struct sch_job *v = w->j->plan_claim ? mu_map_next_u64(&st->jobs, 0, &id) : NULL; v;
+	     v = mu_map_next_u64(&st->jobs, id + 1, &id))
+		if (v->run && v->run->preempted_by == w->j->id &&
+		    (sch__lives(v) || v->state == JOB_COMPLETING) && w->row->n_victim < HOLDERS_MAX)
+			w->row->victim[w->row->n_victim++] = name_holder(w, v, NULL);
+	for (struct sch_job *v = mu_map_seek(&st->exempts, NULL, 0, 0, &key, &len); v && !w->row->exempt_usec;
+	     v = mu_map_seek(&st->exempts, key, len, 1, &key, &len))
+		if (sch__preempt_way(st, v, w->j, w->part, &rank) != SCH_PREEMPT_OFF)
+			SCH_SET(w->row, exempt_usec, v->run->preempt_eligible_usec);
+}
+
 int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__WaitRow **ret)
 {
 	const struct sch_job *j = sch__job(st, id);
@@ -421,6 +448,7 @@ int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *a
 	if (w.part) {
 		row->partition = text_of(&w, w.part->row->conf->name);
 		look_at_partition(&w);
+		look_at_preemption(&w);
 		if (!look_at_limit(&w) && j->reason == REASON_Cleaning) {
 			row->away = mu_arena_alloc(arena, AWAY_MAX * sizeof(row->away[0]));
 			look_at_own(&w);

@@ -363,6 +363,8 @@ static bool client_event(const Mu__Event *event)
 	switch (event->kind_case) {
 	case MU__EVENT__KIND_JOB_HOLD:
 	case MU__EVENT__KIND_JOB_REQUEUE:
+	case MU__EVENT__KIND_JOB_TOP:
+	case MU__EVENT__KIND_JOB_SUSPEND:
 	case MU__EVENT__KIND_JOB_UPDATE:
 	case MU__EVENT__KIND_NODE_ENROLLED:
 	case MU__EVENT__KIND_NODE_UPDATE:

@@ -157,7 +157,8 @@ bool act_user(struct story *s, char **word)
 	return send(s, word, list, account ? 2 : 1);
 }
 
-/* qos NAME [priority=N] [flags=LIST] [usagefactor=MILLI] [limits] */
+/* qos NAME [priority=N] [flags=LIST] [usagefactor=MILLI] [preempt=LIST] [preemptmode=MODE] [grace=SEC]
+ * [exempt=SEC] [limits] */
 bool act_qos(struct story *s, char **word)
 {
 	Mu__AccountsChange *one = change(s, MU__ACCOUNTS_CHANGE__KIND_QOS);
@@ -169,6 +170,15 @@ bool act_qos(struct story *s, char **word)
 		SET(q, priority, (uint32_t)strtoul(story_value(word, "priority"), NULL, 10));
 	if (story_value(word, "usagefactor"))
 		SET(q, usage_factor_milli, (uint32_t)strtoul(story_value(word, "usagefactor"), NULL, 10));
+	if (story_value(word, "preempt")) {
+		SET(q, set_preempt, 1);
+		q->preempt = list_of(s, story_value(word, "preempt"), &q->n_preempt);
+	}
+	if (story_value(word, "exempt"))
+		SET(q, exempt_sec, strtoll(story_value(word, "exempt"), NULL, 10));
+	if (story_value(word, "grace"))
+		SET(q, grace_sec, strtoll(story_value(word, "grace"), NULL, 10));
+	q->preempt_mode = (char *)story_value(word, "preemptmode");
 	if (story_value(word, "flags")) {
 		SET(q, set_flags, 1);
 		q->flag = list_of(s, story_value(word, "flags"), &q->n_flag);

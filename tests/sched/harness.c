@@ -75,10 +75,12 @@ static void use_alloc(struct usage *u, const Mu__AllocNode *a, uint32_t job)
 	}
 	if (mu_bits_parse(&cpu, a->cpu_list ? a->cpu_list : "", 65535))
 		h_fail(u->h, "job %u: CPU list %s", job, a->cpu_list);
-	if (mu_bits_intersects(&cpu, &n->cpu))
-		h_fail(u->h, "a CPU of %s is given twice (job %u, %s)", a->node, job, a->cpu_list);
-	mu_bits_or(&n->cpu, &cpu);
-	n->cpus += mu_bits_count(&cpu);
+	if (!a->parked) { /* A suspended job leaves its CPUs to others. */
+		if (mu_bits_intersects(&cpu, &n->cpu))
+			h_fail(u->h, "a CPU of %s is given twice (job %u, %s)", a->node, job, a->cpu_list);
+		mu_bits_or(&n->cpu, &cpu);
+		n->cpus += mu_bits_count(&cpu);
+	}
 	n->mem += a->mem_mib;
 	use_gres(u, n, a, job);
 	mu_bits_free(&cpu);
@@ -102,7 +104,10 @@ static int add_job(void *arg, const struct sch_key *key, const uint8_t *row, siz
 		h_fail(u->h, "a job row does not decode");
 		return 1;
 	}
-	if (j->state == JOB_RUNNING && !j->n_alloc)
+	for (size_t i = 0; i < j->n_alloc; i++)
+		if (j->alloc[i]->parked && j->state == JOB_RUNNING)
+			h_fail(u->h, "job %u runs without its CPUs", j->id);
+	if ((j->state == JOB_RUNNING || j->state == JOB_SUSPENDED) && !j->n_alloc)
 		h_fail(u->h, "job %u runs nowhere", j->id);
 	for (size_t i = 0; i < j->n_alloc; i++)
 		use_alloc(u, j->alloc[i], j->id);
@@ -194,7 +199,7 @@ static bool says_something(const struct sch_state *st, const struct mu_buf *b)
 	    b->len ? (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, b->data, b->len, &arena) : NULL;
 	const Mu__Decided *d = e ? e->decided : NULL;
 	/* As a reservation comes nearer, other words fit the same waiting: no cause for a pass. */
-	bool yes = d && (d->n_start || (d->n_reason && !reservations) || d->n_stop || d->n_lost);
+	bool yes = d && (d->n_start || d->n_preempt || d->n_resume || (d->n_reason && !reservations) || d->n_stop || d->n_lost);
 	mu_arena_free(&arena);
 	return yes;
 }

@@ -70,6 +70,7 @@ static const char *job_value(struct story *s, const Mu__JobRow *j, const char *k
 		 {"plan", relative(s, j->plan_start_usec)},
 		 {"plannodes", j->plan_nodes ? j->plan_nodes : "none"},
 		 {"eligible", relative(s, j->eligible_usec)},
+		 {"preempted", relative(s, j->preempt_usec)},
 		 {"cpus", mu_arena_printf(&s->arena, "%u", j->cpus_total)},
 		 {"attempt", mu_arena_printf(&s->arena, "%u", j->attempt)},
 		 {"restarts", mu_arena_printf(&s->arena, "%u", j->restarts)},

@@ -122,6 +122,32 @@ static void draw_topology(struct world *w, Mu__Config *c)
 	}
 }
 
+static void draw_preemption(struct world *w, Mu__Config *c)
+{
+	static const char *const modes[] = {"CANCEL", "REQUEUE", "SUSPEND,GANG", "OFF"};
+	static const char *const pairs[][2] = {{"PreemptType", "preempt/partition_prio"},
+					       {"PreemptExemptTime", "00:01:00"},
+					       {"PreemptMode", NULL}};
+	Mu__KeyValue **before = c->key;
+	c->key = mu_arena_alloc(&w->arena, (c->n_key + 3) * sizeof(c->key[0]));
+	if (c->n_key)
+		memcpy(c->key, before, c->n_key * sizeof(c->key[0]));
+	for (size_t i = 0; i < 3; i++) {
+		Mu__KeyValue *k = c->key[c->n_key++] = NEW(w, Mu__KeyValue, mu__key_value__init);
+		k->key = (char *)pairs[i][0];
+		k->value = (char *)(pairs[i][1] ? pairs[i][1] : modes[below(w, 4)]);
+		if (i == 1 && chance(w, 60))
+			k->value = (char *)"00:00:00";
+	}
+	for (size_t i = 0; i < c->n_partition; i++) {
+		SET(c->partition[i], priority_tier, 1 + below(w, 3));
+		if (chance(w, 40))
+			c->partition[i]->preempt_mode = (char *)modes[below(w, 4)];
+		if (chance(w, 30))
+			SET(c->partition[i], grace_time_sec, below(w, 90));
+	}
+}
+
 static Mu__Config *random_config(struct world *w)
 {
 	static const char *const select[] = {"CR_CORE",	      "CR_CPU",	   "CR_CORE_MEMORY",
@@ -156,6 +182,8 @@ static Mu__Config *random_config(struct world *w)
 		c->key = mu_arena_dup(&w->arena, &k, sizeof(k));
 		c->n_key = 1;
 	}
+	if (chance(w, 50))
+		draw_preemption(w, c);
 	return c;
 }
 
@@ -353,7 +381,25 @@ static void act_on_job(struct world *w, Mu__Event *e)
 	some[0]->tasks = (char *)lists[below(w, 5)];
 	if (n_some && chance(w, 70))
 		n = 0;
-	switch (below(w, 4)) {
+	switch (below(w, 6)) {
+	case 4:
+		e->kind_case = MU__EVENT__KIND_JOB_SUSPEND;
+		e->job_suspend = NEW(w, Mu__JobSuspend, mu__job_suspend__init);
+		e->job_suspend->job = id;
+		e->job_suspend->n_job = n;
+		e->job_suspend->some = some;
+		e->job_suspend->n_some = n_some;
+		SET(e->job_suspend, resume, chance(w, 50));
+		SET(e->author, operator_, chance(w, 90));
+		return;
+	case 5:
+		if (chance(w, 70))
+			break;
+		e->kind_case = MU__EVENT__KIND_JOB_TOP;
+		e->job_top = NEW(w, Mu__JobTop, mu__job_top__init);
+		e->job_top->job = id;
+		e->job_top->n_job = n ? n : 1;
+		return;
 	case 0:
 		e->kind_case = MU__EVENT__KIND_JOB_SIGNAL;
 		e->job_signal = NEW(w, Mu__JobSignal, mu__job_signal__init);
@@ -382,8 +428,12 @@ static void act_on_job(struct world *w, Mu__Event *e)
 		e->job_requeue->some = some;
 		e->job_requeue->n_some = n_some;
 		SET(e->job_requeue, hold, chance(w, 20));
+		SET(e->job_requeue, special, chance(w, 10));
 		return;
 	default:
+		break;
+	}
+	{
 		e->kind_case = MU__EVENT__KIND_JOB_UPDATE;
 		e->job_update = NEW(w, Mu__JobUpdate, mu__job_update__init);
 		SET(e->job_update, job, id[0]);

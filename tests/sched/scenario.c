@@ -10,6 +10,7 @@
  *   (jobs are 12, or tasks of an array 12_3 and 12_[1-4]; update 12 throttle=N)
  *   tick SECONDS · decide [slices] · leader · heard all|n1,n2
  *   end JOB [exit=N] [signal=N] [oom=N]                         the batch script ends and every node has
+ * suspend JOB[,JOB] · resume JOB[,JOB]
  * released report JOB NODE [batch] [exit=N] [signal=N] [cause=WORD] [detail=TEXT] [released] [attempt=N] node
  * n1 down|drain|resume|undrain|fail|idle [reason=TEXT] [fenced] · node n1 register|reboot [cpus=N]
  * [held=JOB.ATTEMPT] [group=G link=L] [fault=INDEX:TEXT]      its first gres: devices G by G joined by L
@@ -458,6 +459,31 @@ static bool act_requeue(struct story *s, char **word)
 	return story_ask(s, e);
 }
 
+static bool suspend(struct story *s, char **word, bool resume)
+{
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_JOB_SUSPEND);
+	e->job_suspend = mu_arena_alloc(&s->arena, sizeof(*e->job_suspend));
+	mu__job_suspend__init(e->job_suspend);
+	struct named n = ids(s, word[0]);
+	e->job_suspend->job = n.id;
+	e->job_suspend->n_job = n.count;
+	e->job_suspend->some = n.some;
+	e->job_suspend->n_some = n.some_count;
+	SET(e->job_suspend, resume, resume);
+	e->author = story_author(s, word);
+	return story_ask(s, e);
+}
+
+static bool act_suspend(struct story *s, char **word)
+{
+	return suspend(s, word, false);
+}
+
+static bool act_resume(struct story *s, char **word)
+{
+	return suspend(s, word, true);
+}
+
 /* "features,licenses": their numbers. */
 static uint32_t *field_numbers(struct story *s, const ProtobufCMessageDescriptor *d, const char *names,
 			       size_t *ret_count)
@@ -727,7 +753,8 @@ static const struct {
     {"account", act_account, false}, {"user", act_user, false},
     {"qos", act_qos, false},	     {"resv", act_resv, false},
     {"remove", act_remove, false},   {"expect", act_expect, false},
-    {"budget", act_budget, false},
+    {"budget", act_budget, false},   {"suspend", act_suspend, false},
+    {"resume", act_resume, false},
 };
 
 static bool run_line(struct story *s, char *line)

@@ -1,0 +1,43 @@
+/* sched/preempt.h: jobs that give way to others. Room-internal.
+ *
+ * Who may: with preempt/partition_prio a job of a partition of a higher PriorityTier; with preempt/qos a job
+ * whose QOS names the other's in Preempt (WITHIN: of the same QOS, with a higher priority). How is the
+ * PreemptMode of the partition or QOS of the job that gives way, else the cluster's: it is suspended, or
+ * requeued, or ended; one that cannot be requeued is ended. A job that is exempt for a while after its start,
+ * runs in a reservation, is a part of a
+ * heterogeneous job, or gives way already is left alone.
+ *
+ * Which: jobs give way only when the other job then starts, at once where they are suspended, else on a
+ * claimed plan that nobody may push and that stands until they are gone. Victims are ordered by the tier or
+ * QOS priority, then by their own priority, lowest first, then the youngest start, then the highest id
+ * (youngest_first: by start and id alone). Of that order no more is taken than is needed at all; within it
+ * one job that is enough alone goes before several, and of several none is left in that could be left out. */
+#ifndef SCHED_PREEMPT_H
+#define SCHED_PREEMPT_H
+
+#include "sched/state.h"
+
+enum sch_preempt_how { /* numbers in events and rows */
+		       SCH_PREEMPT_OFF = 0,
+		       SCH_PREEMPT_SUSPEND = 1,
+		       SCH_PREEMPT_REQUEUE = 2,
+		       SCH_PREEMPT_CANCEL = 3
+};
+/* What PreemptMode's words come to; WITHIN says separately. */
+enum sch_preempt_how sch__preempt_mode(const char *words, enum sch_preempt_how otherwise);
+/* How V would give way to J in P; OFF: not at all. *ret_rank orders victims, lowest first. */
+enum sch_preempt_how sch__preempt_way(const struct sch_state *st, const struct sch_job *v,
+				      const struct sch_job *j, const struct sch_part *p, uint32_t *ret_rank);
+bool sch__preempt_within(const struct sch_state *st, const struct sch_qos *q); /* NULL: no */
+bool sch__preempt_exempt(const struct sch_state *st,
+			 const struct sch_job *v); /* still, as of the last tick */
+int64_t sch__preempt_grace_sec(const struct sch_state *st, const struct sch_job *v);
+/* For how long from its start V is exempt; 0: not. */
+int64_t sch__preempt_exempt_sec(const struct sch_state *st, const struct sch_job *v);
+
+/* Folding. */
+void sch__preempted(struct sch_ev *ev, const Mu__Preempt *p);
+void sch__preempt_end(struct sch_ev *ev, struct sch_job *j); /* its grace is over, or it had none */
+void sch__preempt_exempts_end(struct sch_ev *ev);	     /* those whose exemption is over */
+
+#endif
