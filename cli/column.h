@@ -46,6 +46,10 @@ extern const struct cli_columns cli_acct_columns; /* sacct */
 const Mu__JobSpec *cli_job_spec(const Mu__JobRow *job); /* never NULL */
 /* Seconds between two moments as both are shown, in whole seconds: what tables and reports add up. */
 int64_t cli_between_sec(int64_t from_usec, int64_t to_usec);
+/* As scontrol show job has them. */
+void cli_job_preempt_fields(const Mu__JobRow *job, struct mu_buf *out);
+void cli_job_suspend_fields(const Mu__JobRow *job, struct mu_buf *out);
+uint32_t cli_job_state(const Mu__JobRow *job); /* as people know it: SPECIAL_EXIT is a way of waiting */
 int64_t cli_job_elapsed_sec(const Mu__JobRow *job,
 			    int64_t now_usec); /* without the time that it was suspended */
 int64_t cli_job_suspended_sec(const Mu__JobRow *job, int64_t now_usec);

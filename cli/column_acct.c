@@ -301,9 +301,9 @@ GET(state)
 	/* Accounting knows no COMPLETING: until all nodes have let go the job has the state it will have; one
 	 * that will wait again has not ended. */
 	if (!is_step(c) && state == JOB_COMPLETING)
-		state = c->job->requeue_after ? JOB_REQUEUED
-			: c->job->end_state   ? c->job->end_state
-					      : JOB_RUNNING;
+		state = c->job->requeue_after && c->job->end_state != JOB_PREEMPTED ? JOB_REQUEUED
+			: c->job->end_state					    ? c->job->end_state
+										    : JOB_RUNNING;
 	mu_buf_str(out, mu_job_state_long(state));
 	if (state == JOB_CANCELLED && told && !is_step(c))
 		mu_buf_printf(out, " by %u", c->job->cancelled_by);

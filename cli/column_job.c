@@ -75,6 +75,11 @@ int64_t cli_between_sec(int64_t from_usec, int64_t to_usec)
 	return to_usec > from_usec ? to_usec / 1000000 - from_usec / 1000000 : 0;
 }
 
+uint32_t cli_job_state(const Mu__JobRow *j)
+{
+	return j->state == JOB_PENDING && j->special_exit ? JOB_SPECIAL_EXIT : j->state;
+}
+
 int64_t cli_job_elapsed_sec(const Mu__JobRow *j, int64_t now_usec)
 {
 	int64_t end = j->end_usec ? j->end_usec : j->state == JOB_SUSPENDED ? j->suspend_usec : now_usec;
@@ -98,6 +103,26 @@ int64_t cli_job_end_planned(const Mu__JobRow *j, int64_t now_usec)
 	    j->state == JOB_SUSPENDED && now_usec > j->suspend_usec ? now_usec - j->suspend_usec : 0;
 
 	return j->start_usec + j->suspended_usec + still + j->time_limit_sec * 1000000;
+}
+
+void cli_job_preempt_fields(const Mu__JobRow *j, struct mu_buf *out)
+{
+	mu_buf_str(out, "PreemptEligibleTime=");
+	put_date(out, j->preempt_eligible_usec ? j->preempt_eligible_usec : j->start_usec, "Unknown");
+	mu_buf_str(out, " PreemptTime=");
+	put_date(out, j->preempt_usec, "None");
+}
+
+void cli_job_suspend_fields(const Mu__JobRow *j, struct mu_buf *out)
+{
+	bool ever = j->state != JOB_PENDING && j->suspend_usec;
+
+	mu_buf_str(out, "SuspendTime=");
+	put_date(out, ever ? j->suspend_usec : 0, "None");
+	mu_buf_printf(out, " SecsPreSuspend=%" PRId64 " LastSchedEval=",
+		      ever ? (j->suspend_usec - j->start_usec - j->suspended_usec) / 1000000 : 0);
+	put_date(out, j->last_sched_usec, "Unknown");
+	mu_buf_str(out, " Scheduler=Main");
 }
 
 void cli_job_reason(const Mu__JobRow *j, bool full, struct mu_buf *out)
@@ -541,11 +566,11 @@ GET(tasks_per_socket)
 }
 GET(state)
 {
-	mu_buf_str(out, mu_job_state_compact(c->job->state));
+	mu_buf_str(out, mu_job_state_compact(cli_job_state(c->job)));
 }
 GET(state_long)
 {
-	mu_buf_str(out, mu_job_state_long(c->job->state));
+	mu_buf_str(out, mu_job_state_long(cli_job_state(c->job)));
 }
 GET(reason)
 {

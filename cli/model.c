@@ -560,10 +560,10 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_number(j, "restart_cnt", job->restarts);
 	json_object(j, "state");
 	state(j, "current",
-	      job->state != JOB_COMPLETING ? job->state
-	      : job->requeue_after	   ? JOB_REQUEUED
-	      : job->end_state		   ? job->end_state
-					   : job->state);
+	      job->state != JOB_COMPLETING			      ? job->state
+	      : job->requeue_after && job->end_state != JOB_PREEMPTED ? JOB_REQUEUED
+	      : job->end_state					      ? job->end_state
+								      : job->state);
 	json_text(j, "reason", mu_job_reason_word(job->reason));
 	json_object_end(j);
 	json_object(j, "time");

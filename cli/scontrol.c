@@ -131,7 +131,15 @@ static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, siz
 {
 	struct mu_arena *a = &s->cli->arena;
 
-	if (strcmp(verb, "suspend") == 0 || strcmp(verb, "resume") == 0) {
+	if (strcmp(verb, "top") == 0) {
+		Mu__JobTop *t = mu_arena_alloc(a, sizeof *t);
+
+		mu__job_top__init(t);
+		t->job = jobs;
+		t->n_job = count;
+		e->kind_case = MU__EVENT__KIND_JOB_TOP;
+		e->job_top = t;
+	} else if (strcmp(verb, "suspend") == 0 || strcmp(verb, "resume") == 0) {
 		Mu__JobSuspend *p = mu_arena_alloc(a, sizeof *p);
 
 		mu__job_suspend__init(p);
@@ -187,10 +195,16 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 	size_t n_some = 0;
 	int rc = 0;
 
-	while (count && strcmp(verb, "requeuehold") == 0 && strncasecmp(words[0], "State=", 6) == 0) {
-		words++; /* State=SpecialExit: held as well, and shown so by its reason */
-		count--;
+	bool special = count && strncmp(verb, "requeue", 7) == 0 && strncasecmp(words[0], "State=", 6) == 0;
+	if (special && strcasecmp(words[0] + 6, "SpecialExit") != 0 &&
+	    strcasecmp(words[0] + 6, "SPECIAL_EXIT") != 0) {
+		cli_error(s->cli,
+			  "Invalid job state \"%s\": a job is requeued in State=SpecialExit or without one",
+			  words[0] + 6);
+		return 1;
 	}
+	words += special;
+	count -= special;
 	bool incomplete =
 	    count && strncmp(verb, "requeue", 7) == 0 && strcasecmp(words[0], "incomplete") == 0;
 	words += incomplete;
@@ -220,6 +234,9 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 		if (cli_component(s->cli, &id[i], &jobs[kept], &err)) {
 			job_failed(s, verb, id[i].job, err.code, NULL);
 			rc = 1;
+		} else if (id[i].has_task && strcmp(verb, "top") == 0) {
+			cli_error(s->cli, "top takes jobs, not tasks of an array: %u", id[i].job);
+			return 1;
 		} else if (id[i].has_task) {
 			some[n_some++] = cli_array_some(&s->cli->arena, &id[i]);
 		} else {
@@ -233,6 +250,8 @@ int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t cou
 	if (!kept && !n_some)
 		return rc;
 	fill_event(s, verb, jobs, kept, some, n_some, e);
+	if (special)
+		e->job_requeue->has_special = e->job_requeue->special = 1;
 	if (incomplete)
 		e->job_requeue->has_incomplete = e->job_requeue->incomplete = 1;
 	if (send_event(s, e, &reply, &err)) {
@@ -515,7 +534,6 @@ static const struct {
 	const char *verb, *why;
 } absent[] = {
     {"notify", "there is no channel to a job's own terminal; write to its output file"},
-    {"top", "an operator sets the order with update JobId=N Priority=P"},
     {"listpids", "processes are those in the job's control group on its node"},
     {"pidinfo", "processes are those in the job's control group on its node"},
     {"cluster", "there is one cluster"},
@@ -584,6 +602,8 @@ static int run(struct scontrol *s, char **words, size_t count)
 		}
 		return scontrol_errnumstr(s, words[1]);
 	}
+	if (is(w, "top", 3))
+		return scontrol_jobs(s, "top", words + 1, count - 1);
 	if (is(w, "takeover", 4))
 		return takeover(s, words + 1, count - 1);
 	if (is(w, "shutdown", 2))

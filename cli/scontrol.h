@@ -33,7 +33,7 @@ struct scontrol_pair {
 /* Does KEY name NAME? Its first letters will do, at least LEAST of them. */
 bool scontrol_is_key(const char *key, const char *name, size_t least);
 int scontrol_update_jobs(struct scontrol *s, const struct scontrol_pair *pairs, size_t count);
-/* hold, uhold, release, requeue, requeuehold, suspend, resume ... on job lists. */
+/* hold, uhold, release, requeue, requeuehold, suspend, resume, top on job lists. */
 int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count);
 int scontrol_write(struct scontrol *s, char **words, size_t count);
 int scontrol_reconfigure(struct scontrol *s);

@@ -47,7 +47,7 @@ static void job_head(struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s
 	if (s->wckey && *s->wckey)
 		mu_buf_printf(o, " WCKey=%s", s->wckey);
 	line(r);
-	mu_buf_printf(o, "JobState=%s Reason=", mu_job_state_long(j->state));
+	mu_buf_printf(o, "JobState=%s Reason=", mu_job_state_long(cli_job_state(j)));
 	reason = o->len;
 	cli_job_reason(j, true, o);
 	for (size_t i = reason; i < o->len; i++) /* no blank inside a value */
@@ -89,13 +89,12 @@ static void job_times(struct scontrol *sc, struct record *r, const Mu__JobRow *j
 	line(r);
 	mu_buf_printf(o, "StartTime=%s EndTime=%s Deadline=%s", date_of(a, start, "Unknown"),
 		      date_of(a, end, "Unknown"), date_of(a, s->deadline_usec, "N/A"));
+	if (!waits && (j->preempt_eligible_usec || j->preempt_usec)) {
+		line(r);
+		cli_job_preempt_fields(j, o);
+	}
 	line(r);
-	mu_buf_printf(o, "SuspendTime=%s SecsPreSuspend=%lld LastSchedEval=%s Scheduler=Main",
-		      date_of(a, waits ? 0 : j->suspend_usec, "None"),
-		      waits || !j->suspend_usec
-			  ? 0LL
-			  : (long long)(j->suspend_usec - j->start_usec - j->suspended_usec) / 1000000,
-		      date_of(a, j->last_sched_usec, "Unknown"));
+	cli_job_suspend_fields(j, o);
 }
 
 static void job_place(struct scontrol *sc, struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)

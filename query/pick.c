@@ -28,6 +28,7 @@ enum { /* fields of JobRow and JobSpec, see proto/rows.proto and proto/spec.prot
        JOB_ARRAY_JOB = 140,
        JOB_HET_JOB = 150,
        JOB_HET_COUNT = 152,
+       JOB_SPECIAL_EXIT_FLAG = 166,
        SPEC_ENV_HASH = 62,
        SPEC_ARGV = 63,
        SPEC_EXPORT = 75,
@@ -157,6 +158,9 @@ void pick_job_head(struct mu_view row, uint32_t last, struct pick_job *ret)
 			break;
 		case JOB_END_POS:
 			ret->end_pos = f.value;
+			break;
+		case JOB_SPECIAL_EXIT_FLAG:
+			ret->special_exit = f.value != 0;
 			break;
 		case JOB_ARRAY_JOB:
 			ret->array_job = (uint32_t)f.value;

@@ -38,6 +38,7 @@ struct pick_job {
 	struct mu_view user, partition, account, qos, spec, node_list;
 	int64_t submit_usec, eligible_usec, start_usec, end_usec;
 	uint64_t end_pos;
+	bool special_exit;
 };
 void pick_job(struct mu_view row, struct pick_job *ret);
 /* The same of the fields up to number LAST only, which come first in a row. */

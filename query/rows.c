@@ -142,7 +142,8 @@ bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool w
 		     (job->het_job && any_number(q->job, q->n_job, job->het_job));
 	return named && in_partition(q, job) && any_text(q->account, q->n_account, job->account) &&
 	       any_text(q->qos, q->n_qos, job->qos) &&
-	       (!with_state || any_number(q->state, q->n_state, job->state)) &&
+	       (!with_state || any_number(q->state, q->n_state, job->state) ||
+		(job->special_exit && any_number(q->state, q->n_state, JOB_SPECIAL_EXIT))) &&
 	       (q->n_name == 0 || any_text(q->name, q->n_name, pick_bytes(job->spec, SPEC_NAME))) &&
 	       answer_on_nodes(a, job->node_list);
 }
@@ -161,7 +162,7 @@ static uint32_t filter_reach(const struct answer *a)
 {
 	const Mu__Query *q = a->query;
 
-	if (q->n_node || q->n_job)
+	if (q->n_node || q->n_job || (q->n_state && any_number(q->state, q->n_state, JOB_SPECIAL_EXIT)))
 		return PICK_JOB_ALL;
 	return q->n_partition || q->n_account || q->n_qos || a->hidden.count ? PICK_JOB_QOS : PICK_JOB_STATE;
 }

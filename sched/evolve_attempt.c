@@ -279,6 +279,7 @@ void sch__job_start(struct sch_ev *ev, struct sch_job *j, const struct sch_part 
 	j->end_state = 0;
 	j->start_usec = ev->now;
 	j->start_late_usec = ev->now - from_usec;
+	j->special_exit = false;
 	j->end_usec = 0;
 	j->end_pos = 0;
 	j->start_pos = ev->at->pos;

@@ -1,5 +1,6 @@
 /* sched/evolve_job.c: what people do with jobs: submit, cancel and signal, hold and release, requeue. */
 #include "sched/job.h"
+#include "sched/preempt.h"
 
 #include <assert.h>
 
@@ -409,6 +410,7 @@ void sch__job_rank(struct sch_ev *ev, struct sch_job *j, uint32_t priority, bool
 		j->eligible_usec = ev->now;
 	j->priority = priority;
 	j->held_by_admin = priority == 0 && by_admin;
+	j->special_exit = j->special_exit && priority == 0;
 	sch__waiting_reason(ev, j);
 	sch__queue_in(st, j);
 	sch__touch(st, &j->rec);
@@ -471,7 +473,9 @@ static int check_requeue(struct sch_ev *ev, struct sch_job *j, struct mu_err *er
 static void act_requeue(struct sch_ev *ev, struct sch_job *j)
 {
 	bool ended = mu_job_state_ended(j->state);
-	j->hold_after = ev->event->job_requeue->hold || j->state == JOB_SUSPENDED;
+	bool special = ev->event->job_requeue->special;
+	j->hold_after = ev->event->job_requeue->hold || special || j->state == JOB_SUSPENDED;
+	j->special_exit = special;
 	sch__touch(ev->st, &j->rec);
 	if (sch__lives(j)) {
 		j->requeue_after = true;

@@ -3,6 +3,7 @@
  * A pending job is in the queue of each partition it names unless it is held (priority 0) or waits for its
  * begin time (its reason says so). The order is priority downwards, then the id, which is the order of
  * submission because ids are never used twice. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <assert.h>

@@ -1,6 +1,7 @@
 /* sched/room.c: taking resources of a node and giving them back; the only code that writes what is taken.
  * A unit is taken when its bit is set: taking a set bit or giving a clear one is a broken promise and
  * asserted. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <assert.h>

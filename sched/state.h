@@ -550,10 +550,6 @@ void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__
 			bool exclusive);
 void sch__room_give_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive);
 void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
-void sch__room_park(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
-bool sch__room_parks(const struct sch_room *r, const struct sch_alloc *a); /* its CPUs are there again */
-void sch__room_unpark(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a,
-		      bool exclusive);
 void sch__hold_add(struct sch_state *st, struct sch_job *j, struct sch_alloc *a);
 void sch__hold_end(struct sch_state *st, struct sch_job *j, struct sch_alloc *a); /* resources free again */
 struct sch_alloc *sch__alloc_on(struct sch_job *j, uint32_t attempt, const struct sch_node *n);
@@ -924,14 +920,6 @@ void sch__alloc_released(struct sch_ev *ev, struct sch_job *j, struct sch_alloc 
 /* RUNNING -> COMPLETING, with all components of its job; alone: without them. */
 void sch__job_ending(struct sch_ev *ev, struct sch_job *j, uint32_t end_state);
 void sch__job_ending_alone(struct sch_ev *ev, struct sch_job *j, uint32_t end_state);
-/* queue.c */
-void sch__exempt_out(struct sch_state *st, struct sch_job *j);
-/* suspend.c */
-void sch__job_suspend(struct sch_ev *ev, struct sch_job *j);
-/* The job that holds CPUs of the suspended J now; 0: none, it can go on. */
-bool sch__job_can_resume(const struct sch_job *j, const struct sch_alloc **ret_busy);
-void sch__job_resume(struct sch_ev *ev, struct sch_job *j);
-void sch__job_set_state(struct sch_state *st, struct sch_job *j, uint32_t state); /* evolve_attempt.c */
 void sch__job_settle(struct sch_ev *ev,
 		     struct sch_job *j); /* COMPLETING with nothing open -> final, or waiting again */
 void sch__job_end_waiting(struct sch_ev *ev, struct sch_job *j, uint32_t state); /* likewise */

@@ -2,6 +2,7 @@
  * counts for limits as before; its CPUs, and a node that it had to itself, are free for others. Its time
  * limit does not run and no usage grows of it. It goes on when all its CPUs are free again, never before: a
  * CPU is never two jobs'. */
+#include "sched/preempt.h"
 #include "sched/state.h"
 
 #include <assert.h>
