@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A naive model of allocation, limits and fair-share, written from what a user is told and not from the core: lists, loops
 and floating point. It follows the random workloads that model_feed tells, decides for itself who starts where, and must say
-the same as the core: which jobs, in which order, which CPUs and GPUs of which nodes, whose factor, how much usage.
+the same as the core: which jobs, in which order, which CPUs and GPUs of which nodes, whose factor, how much usage. The feed configures no preemption and suspends nobody: those are left to preempt.c.
 
     model.py FEED [FIRST_SEED [WORKLOADS]]     FEED is the program; default: as many as MUSTER_SIZE_MODEL_WORKLOADS says"""
 import os

@@ -411,11 +411,11 @@ int main(int argc, char **argv)
 {
 	const char *size = getenv("MUSTER_TEST_SIZE");
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 30;
+	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 20;
 	size_t failed = 0;
 	struct world sum = {0};
 	if (argc < 2 && size)
-		count = strcmp(size, "full") == 0 ? 2000 : strcmp(size, "fast") == 0 ? 15 : 40;
+		count = strcmp(size, "full") == 0 ? 100 : strcmp(size, "fast") == 0 ? 8 : 20;
 	for (uint64_t s = first; s < first + count; s++)
 		failed += !run(s, &sum);
 	printf("%llu seeds, %llu gave way, %llu of them suspended, %zu failed\n", (unsigned long long)count,
