@@ -210,7 +210,8 @@ static int take_holds(struct sch_state *st, struct sch_job *j, struct sch_alloc 
 			continue;
 		/* Attempts of one job may differ in it. */
 		j->exclusive = a[i].parked ? a[i].parked == 2 : a[i].node->row->exclusive;
-		if (!sch__room_fits(st, &a[i].node->room, a[i].node, &a[i]))
+		/* Of memory a node may have less by now than its jobs were given. */
+		if (!sch__room_apart(&a[i].node->room, a[i].node, &a[i]))
 			return MU_ECORRUPT;
 		sch__hold_add(st, j, &a[i]);
 	}

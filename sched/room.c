@@ -77,8 +77,7 @@ static bool gres_fits(const struct sch_room *r, const struct sch_node *n, const 
 	return true;
 }
 
-bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
-		    const struct sch_alloc *a)
+bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a)
 {
 	uint32_t last = UINT32_MAX;
 	for (uint32_t b = mu_bits_next(&a->cpu, 0); b != UINT32_MAX; b = mu_bits_next(&a->cpu, b + 1))
@@ -86,12 +85,17 @@ bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const 
 	if ((last != UINT32_MAX && last >= n->row->cpus) ||
 	    (!a->parked && (r->exclusive || mu_bits_intersects(&r->cpu, &a->cpu))))
 		return false;
-	if (st->config.memory && r->mem_mib + a->mem_mib > n->row->real_memory_mib)
-		return false;
 	for (uint32_t i = 0; i < a->got_count; i++)
 		if (!gres_fits(r, n, &a->got[i]))
 			return false;
 	return true;
+}
+
+bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
+		    const struct sch_alloc *a)
+{
+	return (!st->config.memory || r->mem_mib + a->mem_mib <= n->row->real_memory_mib) &&
+	       sch__room_apart(r, n, a);
 }
 
 /* Which of the node's entries the devices of ROW belong to. */

@@ -543,6 +543,8 @@ void sch__room_init(struct sch_room *r, const struct sch_node *n);
 void sch__room_copy(struct sch_room *dst, const struct sch_room *src, const struct sch_node *n);
 void sch__room_recount(struct sch_room *r, const struct sch_node *n);
 void sch__room_free(struct sch_room *r, const struct sch_node *n);
+/* No CPU and no device of A is held already; sch__room_fits: and there is memory for it. */
+bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a);
 bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
 		    const struct sch_alloc *a);
 void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);

@@ -15,11 +15,10 @@
  * n1 down|drain|resume|undrain|fail|idle [reason=TEXT] [fenced] · node n1 register|reboot [cpus=N]
  * [held=JOB.ATTEMPT] [group=G link=L] [fault=INDEX:TEXT]      its first gres: devices G by G joined by L
  * links and near to a share of the cores; one at fault              node n1 fenced · node n1 weight=N · node
- * n1 feature=a,b cancel JOB[,JOB] · signal JOB NUMBER · hold JOB · release JOB · requeue JOB [hold] · update
- * JOB <sbatch words>   user=NAME op part NAME State=DOWN ...                                    scontrol
- * update PartitionName= again the last request is sent once more, with its id refused CODE <act> the act is
- * refused with that error show queue|nodes|jobs|orders NODE expect job N key=value ... · expect node NAME
- * key=value
+ * n1 feature=a,b reconfigure [mem=MIB] · cancel JOB[,JOB] · signal JOB NUMBER · hold JOB · release JOB ·
+ * requeue JOB [hold] · update JOB <sbatch words>   user=NAME op part NAME State=DOWN ... scontrol update
+ * PartitionName= again the last request is sent once more, with its id refused CODE <act> the act is refused
+ * with that error show queue|nodes|jobs|orders NODE expect job N key=value ... · expect node NAME key=value
  * ... · expect count jobs|starts_void|voided=N · expect orders NODE JOB.ATTEMPT:run|end
  *
  *   account NAME [parent=P] [fairshare=N] [qos=LIST] [coordinator=LIST] <limits> [by=USER]
@@ -212,7 +211,8 @@ static bool act_gres(struct story *s, char **word)
 	return true;
 }
 
-static int read_gres(void *arg, const char *name, struct mu_arena *arena, const char **ret_text, struct mu_err *err)
+static int read_gres(void *arg, const char *name, struct mu_arena *arena, const char **ret_text,
+		     struct mu_err *err)
 {
 	struct story *s = arg;
 	if (strcmp(name, "gres.conf") != 0 || !s->gres.len)
@@ -339,6 +339,20 @@ static bool found(struct story *s, bool silent)
 		ok = registers(s, mu_arena_printf(&s->arena, "n%u", i), "boot 1", none);
 	s->refused = refused;
 	return ok;
+}
+
+/* reconfigure [mem=MIB]: the same file again, with another memory of each node. */
+static bool act_reconfigure(struct story *s, char **word)
+{
+	Mu__Event *e = story_event(s, MU__EVENT__KIND_CONFIG_SET);
+	Mu__ConfigSet *set = e->config_set = mu_arena_alloc(&s->arena, sizeof(*set));
+	mu__config_set__init(set);
+	e->author = story_author(s, word);
+	set->config = parse_conf(s);
+	for (size_t i = 0; set->config && i < set->config->n_node; i++)
+		SET(set->config->node[i], real_memory_mib,
+		    number(word, "mem", set->config->node[i]->real_memory_mib));
+	return set->config && story_ask(s, e);
 }
 
 /* ---- jobs ---- */
@@ -516,8 +530,8 @@ static bool act_update(struct story *s, char **word)
 	if (story_value(word, "cpus"))
 		SET(e->job_update, cpus, (uint32_t)number(word, "cpus", 1));
 	SET(e->job_update, accrue_again, flag(word, "accrue"));
-	e->job_update->clear = field_numbers(s, &mu__job_spec__descriptor, story_value(word, "clear"),
-					     &e->job_update->n_clear);
+	e->job_update->clear =
+	    field_numbers(s, &mu__job_spec__descriptor, story_value(word, "clear"), &e->job_update->n_clear);
 	e->author = story_author(s, word);
 	return e->job_update->spec && story_ask(s, e);
 }
@@ -739,22 +753,17 @@ static const struct {
 	bool (*act)(struct story *, char **);
 	bool before; /* belongs before the founding */
 } acts[] = {
-    {"gres", act_gres, true},	     {"nodes", act_nodes, true},	     {"partition", act_partition, true},
-    {"config", act_config, true},    {"switch", act_switch, true},
-    {"found", act_found, false},     {"submit", act_submit, false},
-    {"tick", act_tick, false},	     {"decide", act_decide, false},
-    {"leader", act_leader, false},   {"heard", act_heard, false},
-    {"end", act_end, false},	     {"report", act_report, false},
-    {"node", act_node, false},	     {"cancel", act_signal, false},
-    {"signal", act_signal, false},   {"hold", act_hold, false},
-    {"release", act_release, false}, {"requeue", act_requeue, false},
-    {"update", act_update, false},   {"part", act_part, false},
-    {"again", act_again, false},     {"show", act_show, false},
-    {"account", act_account, false}, {"user", act_user, false},
-    {"qos", act_qos, false},	     {"resv", act_resv, false},
-    {"remove", act_remove, false},   {"expect", act_expect, false},
-    {"budget", act_budget, false},   {"suspend", act_suspend, false},
-    {"resume", act_resume, false},
+    {"gres", act_gres, true},	     {"nodes", act_nodes, true},    {"partition", act_partition, true},
+    {"config", act_config, true},    {"switch", act_switch, true},  {"found", act_found, false},
+    {"submit", act_submit, false},   {"tick", act_tick, false},	    {"decide", act_decide, false},
+    {"leader", act_leader, false},   {"heard", act_heard, false},   {"end", act_end, false},
+    {"report", act_report, false},   {"node", act_node, false},	    {"cancel", act_signal, false},
+    {"signal", act_signal, false},   {"hold", act_hold, false},	    {"release", act_release, false},
+    {"requeue", act_requeue, false}, {"update", act_update, false}, {"part", act_part, false},
+    {"again", act_again, false},     {"show", act_show, false},	    {"account", act_account, false},
+    {"user", act_user, false},	     {"qos", act_qos, false},	    {"resv", act_resv, false},
+    {"remove", act_remove, false},   {"expect", act_expect, false}, {"budget", act_budget, false},
+    {"suspend", act_suspend, false}, {"resume", act_resume, false}, {"reconfigure", act_reconfigure, false},
 };
 
 static bool run_line(struct story *s, char *line)
