@@ -215,7 +215,7 @@ static void judge(struct sch_pass *p, struct sch_attempt *a)
 }
 
 struct sch_attempt *sch__pass_attempt(struct sch_pass *p, const struct sch_job *j,
-				       const struct sch_part *part)
+				      const struct sch_part *part)
 {
 	const struct sch_shape *shape = j->shape;
 	struct sch_attempt *a = p->attempt[shape->id];
@@ -290,6 +290,20 @@ static bool give_way(struct sch_pass *p, struct sch_lane *l, struct sch_attempt 
 	return false;
 }
 
+/* The line knows numbers only: which CPUs lie near the devices is seen in the room as it is now. */
+static bool near_now(struct sch_pass *p, const struct sch_attempt *a, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sch_pick *want = &p->pick[i];
+		struct sch_pick fit =
+		    sch__fit(&a->need, want->node, sch__overlay_see(&p->overlay, want->node));
+		if (fit.tasks < want->tasks || fit.gpus < want->gpus)
+			return false;
+		p->steps++;
+	}
+	return true;
+}
+
 /* How many nodes of p->pick the job gets now for LIMIT_SEC; 0: it does not fit. */
 static uint32_t choose_for(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j, int64_t limit_sec)
 {
@@ -315,6 +329,8 @@ static uint32_t choose_for(struct sch_pass *p, struct sch_attempt *a, struct sch
 	if (p->line && p->line->span_count && (p->st->config.backfill || p->claims)) {
 		sch__pass_look_as(p, j);
 		count = sch__line_choose(p->line, &a->need, &candidates, &a->required, now, until, p->pick);
+		if (count && a->need.near && !near_now(p, a, count))
+			count = 0;
 		if (!count && plain) {
 			a->failed_usec = length;
 			a->failed_moves = p->moves;
@@ -637,7 +653,8 @@ static void start_claims(struct sch_pass *p)
 			l++;
 		bool open = l < p->lane + p->lane_count &&
 			    (l->part->state == SCH_PART_UP || l->part->state == SCH_PART_DRAIN);
-		struct sch_attempt *a = open && !sch__pass_never(p, l->part, j) ? sch__pass_attempt(p, j, l->part) : NULL;
+		struct sch_attempt *a =
+		    open && !sch__pass_never(p, l->part, j) ? sch__pass_attempt(p, j, l->part) : NULL;
 		p->in = NULL;
 		uint32_t count = a && !a->reason ? choose_now(p, a, j) : 0;
 		if (count)
