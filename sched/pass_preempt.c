@@ -380,8 +380,6 @@ static bool room_again(struct sch_pass *p, const struct sch_job *j)
 			continue;
 		if (!sch__room_parks(sch__overlay_see(&p->overlay, a->node), a))
 			return false;
-		if (!p->st->config.backfill && mu_bits_test(&p->kept, a->node->rank))
-			return false;
 		if (!p->line || !p->line->span_count)
 			continue;
 		sch__pass_look_as(p, j);

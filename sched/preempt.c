@@ -122,6 +122,7 @@ void sch__preempted(struct sch_ev *ev, const Mu__Preempt *p)
 		sch__job_suspend(ev, j);
 		return;
 	}
+	sch__wake(ev->st); /* It ends sooner than plans knew. */
 	sch__due_clear(ev->st, j);
 	j->run->preempt_end_usec = ev->now + p->grace_sec * SCH_USEC;
 	sch__due_set(ev->st, j);

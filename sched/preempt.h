@@ -11,7 +11,11 @@
  * claimed plan that nobody may push and that stands until they are gone. Victims are ordered by the tier or
  * QOS priority, then by their own priority, lowest first, then the youngest start, then the highest id
  * (youngest_first: by start and id alone). Of that order no more is taken than is needed at all; within it
- * one job that is enough alone goes before several, and of several none is left in that could be left out. */
+ * one job that is enough alone goes before several, and of several none is left in that could be left out.
+ *
+ * Suspended jobs go on where their CPUs are free and no plan before their place wants them. A job that
+ * stopped its partition does not keep them from that: it may wait for the memory that they hold, and it can
+ * suspend again whom it suspended. */
 #ifndef SCHED_PREEMPT_H
 #define SCHED_PREEMPT_H
 

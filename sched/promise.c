@@ -41,7 +41,7 @@ void sch__pass_look_as(struct sch_pass *p, const struct sch_job *j)
 {
 	p->line->me = j;
 	p->line->above_only = j->reason == REASON_None && !sch__pass_plan_of(p, j);
-	p->line->no_spans = p->line->siblings = false;
+	p->line->claims_only = p->line->no_spans = p->line->siblings = false;
 	p->line->in = p->in;
 	p->line->licenses = sch__text(j->licenses);
 }
@@ -57,6 +57,9 @@ static bool plan_stands(struct sch_pass *p, const struct sch_attempt *a, const s
 	if (until <= from)
 		until = from + 1;
 	bool ok = count > 0 && sch__line_licences(p->line, from, until);
+	/* Where those that give way are slow a claim comes late: then the others' plans move, not this one.
+	 */
+	p->line->claims_only = j->plan_claim;
 	for (uint32_t i = 0; i < count && ok; i++) {
 		struct sch_node *n = p->pick[i].node;
 		struct sch_overlay view = {
@@ -66,6 +69,7 @@ static bool plan_stands(struct sch_pass *p, const struct sch_attempt *a, const s
 		     fit.gpus >= p->pick[i].gpus;
 		p->steps++;
 	}
+	p->line->claims_only = false;
 	*ret_count = count;
 	return ok;
 }
@@ -127,7 +131,8 @@ void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job
 	int64_t planned = sch__pass_plan_of(p, j);
 	bool claimed = planned && j->plan_claim;
 	if ((p->in && p->in->part_count) ||
-	    (!claimed && !sch__pass_may_plan(p, j, a->part, planned, mu_bits_intersects(&a->nodes, &p->arrays)))) {
+	    (!claimed &&
+	     !sch__pass_may_plan(p, j, a->part, planned, mu_bits_intersects(&a->nodes, &p->arrays)))) {
 		sch__pass_drop_plan(p, j);
 		return;
 	}

@@ -814,7 +814,7 @@ struct sch_line {
 	const struct sch_job *me;  /* its own plan, and its components', do not count; may be NULL */
 	bool siblings;		   /* but those do: they are being planned with it */
 	bool above_only;	   /* nor do those of jobs behind it */
-	bool no_spans;		   /* nor does any */
+	bool no_spans, claims_only; /* nor does any; nor any but a claim */
 	bool veiled;		   /* the rooms show already which CPUs are kept by reservations */
 	const struct sch_resv *in; /* the reservation it would run in */
 	const char *licenses;	   /* what it needs of them; NULL: none */

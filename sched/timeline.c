@@ -182,7 +182,7 @@ void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct
 		    int64_t from_usec, int64_t until_usec, const struct sch_pick *pick, uint32_t count)
 {
 	line->me = NULL;
-	line->above_only = line->no_spans = line->siblings = false;
+	line->above_only = line->claims_only = line->no_spans = line->siblings = false;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sch_node *n = pick[i].node;
 		struct sch_line_span *s = mu_arena_alloc(line->arena, sizeof(*s));
@@ -320,7 +320,9 @@ bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, 
 		return false;
 	if (line->me && sch__het_same(s->job, line->me))
 		return line->siblings;
-	return !line->above_only || s->job->plan_claim || !sch__behind(line->st, s->job, line->me);
+	if (s->job->plan_claim)
+		return true;
+	return !line->claims_only && (!line->above_only || !sch__behind(line->st, s->job, line->me));
 }
 
 static void take(struct sch_room *r, const struct sch_node *n, const struct sch_use *u)

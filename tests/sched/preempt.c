@@ -8,11 +8,13 @@
 #include <string.h>
 
 #include "proto/base/seed.h"
+#include "proto/hostlist.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
 #include "tests/sched/make.h"
 
-enum { JOBS = 40, IDS = 256, ROUNDS = 160, NODES = 5, SEC = 1000000 };
+/* SLICES: of the smallest budget each may visit one job only. */
+enum { JOBS = 40, IDS = 256, ROUNDS = 160, NODES = 5, SLICES = 400, SEC = 1000000 };
 struct world {
 	struct harness h;
 	struct mu_seed seed;
@@ -286,13 +288,22 @@ static void nodes_obey(struct world *w, uint32_t percent)
 
 /* ---- what must hold ---- */
 
-static bool gives_way_still(struct world *w, uint32_t to)
+/* A plan may count on those that give way to another as well, where they share a node with it. */
+static bool gives_way_still(struct world *w, const Mu__JobRow *to)
 {
+	const char *held[NODES];
+	char **names;
+	size_t count;
+	if (mu_hostlist_expand(to->plan_nodes, NODES, &w->arena, &names, &count, NULL))
+		return false;
 	for (uint32_t id = 1; id < last_id(w); id++) {
 		const Mu__JobRow *j = sch_job(w->h.st, id);
-		if (j && j->preempted_by == to && j->preempt_end_usec &&
-		    (j->state == JOB_RUNNING || j->state == JOB_COMPLETING))
-			return true;
+		if (!j || !j->preempt_end_usec || (j->state != JOB_RUNNING && j->state != JOB_COMPLETING))
+			continue;
+		size_t holds = sch_job_nodes(w->h.st, id, held, NODES);
+		for (size_t i = 0; i < holds * count; i++)
+			if (strcmp(held[i / count], names[i % count]) == 0)
+				return true;
 	}
 	return false;
 }
@@ -324,9 +335,11 @@ static bool look(struct world *w)
 		if (j->state != JOB_PENDING || w->operators)
 			w->claimed[id] = false;
 		else if (w->claimed[id] && !j->plan_claim && !j->n_array_run && !j->array_job)
-			return h_fail(&w->h, "job %u lost what others gave way for (%s)", id, mu_job_reason_word(j->reason));
-		else if (j->plan_claim && !gives_way_still(w, id))
-			return h_fail(&w->h, "all gave way to job %u, and it does not start (%s)", id, mu_job_reason_word(j->reason));
+			return h_fail(&w->h, "job %u lost what others gave way for (%s)", id,
+				      mu_job_reason_word(j->reason));
+		else if (j->plan_claim && !gives_way_still(w, j))
+			return h_fail(&w->h, "all gave way to job %u, and it does not start (%s)", id,
+				      mu_job_reason_word(j->reason));
 		else
 			w->claimed[id] = j->plan_claim;
 	}
@@ -336,7 +349,7 @@ static bool look(struct world *w)
 
 static bool settle(struct world *w)
 {
-	for (int k = 60; k > 0 && !w->h.failure[0]; k--)
+	for (int k = SLICES; k > 0 && !w->h.failure[0]; k--)
 		if (!h_decide(&w->h))
 			return look(w);
 	return w->h.failure[0] ? false : h_fail(&w->h, "decisions do not come to an end");
@@ -411,11 +424,11 @@ int main(int argc, char **argv)
 {
 	const char *size = getenv("MUSTER_TEST_SIZE");
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 20;
+	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : 30;
 	size_t failed = 0;
 	struct world sum = {0};
 	if (argc < 2 && size)
-		count = strcmp(size, "full") == 0 ? 100 : strcmp(size, "fast") == 0 ? 8 : 20;
+		count = strcmp(size, "full") == 0 ? 2000 : strcmp(size, "fast") == 0 ? 15 : 40;
 	for (uint64_t s = first; s < first + count; s++)
 		failed += !run(s, &sum);
 	printf("%llu seeds, %llu gave way, %llu of them suspended, %zu failed\n", (unsigned long long)count,
