@@ -1,10 +1,10 @@
 /* query/usage.c: what was used in a window of time, integrated exactly over the allocations of jobs and the
  * states of nodes.
  *
- * A job holds what it was allocated from its start to its end; a second belongs to the window in which it
- * begins. So windows that meet add up, and each job's seconds are computed once: whatever they are grouped
- * by, the sums are the same. A node reports from when it was first known; it is down while its state is DOWN
- * or UNKNOWN, drained or failing, as far as no job holds it then.
+ * A job holds what it was allocated from its start to its end, but for the time in which it is suspended; a
+ * second belongs to the window in which it begins. So windows that meet add up, and each job's seconds are
+ * computed once: whatever they are grouped by, the sums are the same. A node reports from when it was first
+ * known; it is down while its state is DOWN or UNKNOWN, drained or failing, as far as no job holds it then.
  *
  * A device that a job holds is unused while no step of the job has it. A batch script may use devices itself: where
  * no step of a batch job was ever given one, they count as used by the script. */
@@ -17,7 +17,7 @@
 #include "proto/pb.h"
 #include "proto/states.h"
 
-enum { GROUPS_MAX = 1000000, NODE_LIFE_MAX = 20000, RESV_LIFE_MAX = 100000, SPANS_MAX = 4096 };
+enum { GROUPS_MAX = 1000000, NODE_LIFE_MAX = 20000, RESV_LIFE_MAX = 100000, SPANS_MAX = 4096, JOB_LIFE_MAX = 20000 };
 
 #define SEC INT64_C(1000000)
 
@@ -33,12 +33,17 @@ struct node {
 	Mu__UsageRow *use;    /* what jobs held of it */
 	Mu__UsageRow *hidden; /* of that, while it was down */
 };
+struct still {
+	int64_t from, to; /* microseconds; to 0: it lasts */
+};
 struct usage {
 	struct answer *a;
 	int64_t from, to; /* seconds */
 	struct mu_map group, node, resv; /* resv: name and start */
 	Mu__UsageRow *others; /* what is not shown to the caller */
 	Mu__UsageRow *waited; /* what eligible jobs asked for while they waited */
+	struct still *still;  /* when the job that is looked at was suspended */
+	size_t stills;
 	size_t groups;
 };
 
@@ -156,6 +161,45 @@ static Mu__UsageRow *group_of(struct usage *u, const Mu__JobRow *j, uint32_t cpu
 	return r;
 }
 
+/* ---- jobs that stand still ---- */
+
+/* When J was suspended, from what it became. */
+static int job_stills(struct usage *u, const Mu__JobRow *j)
+{
+	Mu__Moment **life;
+	size_t count;
+
+	u->stills = 0;
+	if (!j->suspend_usec)
+		return 0;
+	int code = answer_life(u->a, j->id, NULL, 0, JOB_LIFE_MAX, &life, &count);
+	if (code)
+		return code;
+	u->still = mu_arena_alloc(u->a->arena, (count + 1) * sizeof *u->still);
+	for (size_t i = 0; i < count; i++) {
+		bool open = u->stills && u->still[u->stills - 1].to == 0;
+		bool still = life[i]->job && life[i]->job->state == JOB_SUSPENDED;
+		if (still && !open)
+			u->still[u->stills++] = (struct still){life[i]->time_usec, 0};
+		else if (!still && open)
+			u->still[u->stills - 1].to = life[i]->time_usec;
+	}
+	return 0;
+}
+
+/* Seconds of [FROM, TO) in which J held what it was allocated. */
+static int64_t held_sec(const struct usage *u, const Mu__JobRow *j, int64_t from, int64_t to)
+{
+	int64_t sec = overlap(j->start_usec, j->end_usec, from, to);
+	int64_t first = floor_sec(j->start_usec), last = j->end_usec ? floor_sec(j->end_usec) : to;
+
+	first = first > from ? first : from;
+	last = last < to ? last : to;
+	for (size_t i = 0; i < u->stills && last > first; i++)
+		sec -= overlap(u->still[i].from, u->still[i].to, first, last);
+	return sec;
+}
+
 /* ---- nodes ---- */
 
 static bool is_down(const Mu__NodeRow *n)
@@ -210,7 +254,7 @@ static void node_held(struct usage *u, const Mu__JobRow *j, const Mu__AllocNode 
 	for (size_t i = 0; i < n->downs; i++) {
 		int64_t from = n->down[i].from > u->from ? n->down[i].from : u->from;
 		int64_t to = n->down[i].to < u->to ? n->down[i].to : u->to;
-		int64_t hidden = to > from ? overlap(j->start_usec, j->end_usec, from, to) : 0;
+		int64_t hidden = to > from ? held_sec(u, j, from, to) : 0;
 		if (hidden)
 			add_alloc(u, n->hidden, alloc, hidden);
 	}
@@ -368,13 +412,16 @@ static int take_job(struct answer *a, struct mu_view hist_row)
 	    (Mu__HistRow *)mu_pb_unpack(&mu__hist_row__descriptor, hist_row.data, hist_row.len, &arena);
 	const Mu__JobRow *j = row ? row->job : NULL;
 	int64_t sec = 0;
+	int code = 0;
 
 	if (j && j->eligible_usec && j->eligible_usec <= a->source.now_usec) {
 		int64_t until = j->start_usec ? j->start_usec : j->end_usec;
 		add(u, u->waited, "cpu", overlap(j->eligible_usec, until, u->from, u->to) * j->cpus_total);
 	}
-	if (j && j->start_usec)
-		sec = overlap(j->start_usec, j->end_usec, u->from, u->to);
+	if (j && j->start_usec && overlap(j->start_usec, j->end_usec, u->from, u->to)) {
+		code = job_stills(u, j);
+		sec = held_sec(u, j, u->from, u->to);
+	}
 	/* A job that began within the window counts as one of it, however short it was. */
 	bool began =
 	    j && j->start_usec && floor_sec(j->start_usec) >= u->from && floor_sec(j->start_usec) < u->to;
@@ -395,6 +442,8 @@ static int take_job(struct answer *a, struct mu_view hist_row)
 		}
 	}
 	mu_arena_free(&arena);
+	if (code)
+		return code;
 	return u->groups > GROUPS_MAX
 		   ? mu_fail(a->err, MU_ELIMIT, "more than %d groups; ask for a shorter time", GROUPS_MAX)
 		   : 0;

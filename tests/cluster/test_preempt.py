@@ -89,9 +89,14 @@ def test_suspend(t):
     # Cancelled while it stands still, it ends.
     c.run("scontrol", "suspend", str(job)).ok()
     at_standstill("it stands still again", path)
+    wait_until("it has stood still for a while", 60, lambda: acct(c, job, "suspended")[0] >= "00:00:05")
     c.run("scancel", str(job)).ok()
     wait_until("it has ended", 60, lambda: state(c, job) == "CANCELLED")
     wait_until("accounts know how long it was suspended", 60, lambda: acct(c, job, "suspended") and acct(c, job, "suspended")[0] > "00:00:00")
+    # What it did not have is not its use: its start, its end and its stops are cut at whole seconds.
+    ran = sum(int(n) for name in (job, other) for n in acct(c, name, "CPUTimeRAW"))
+    used = int(c.run("sreport", "-n", "-P", "-t", "Seconds", "cluster", "utilization", "format=allocated", "start=now-1hour", "end=now+1minute").ok().out)
+    check(abs(used - ran) <= 3, "sreport has %d CPU seconds, sacct %d", used, ran)
 
 
 def urgent(t, mode):
