@@ -23,6 +23,8 @@ static const struct {
     {MU_SATTACH, "[OPTIONS...] JOB.STEP", "join the input and output of a running step"},
     {MU_SSTAT, "[OPTIONS...] -j JOB[.STEP]", "show what running steps use"},
     {MU_SPRIO, "[OPTIONS...]", "show what the priorities of waiting jobs are made of"},
+    {MU_SREPORT, "[OPTIONS...] REPORT [FIELD=VALUE...]", "report what accounts, users and reservations used"},
+    {MU_SEFF, "[OPTIONS...] JOB", "show how well a finished job used what it held"},
     {MU_MUSTER, "[OPTIONS...] COMMAND [ARGS...]", "everything that is not one of Slurm's commands"},
 };
 
