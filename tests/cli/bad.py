@@ -37,7 +37,7 @@ def main():
             broken.append("line %d: %s ended with %d, not %s: %s" % (number, command, done.returncode, code, said))
         elif not re.search(pattern, said, re.M):
             broken.append("line %d: %s said %r, not %r" % (number, command, said, pattern))
-        elif done.stdout:
+        elif bool(done.stdout) != (code == "0"):
             broken.append("line %d: %s printed %r" % (number, command, done.stdout))
         elif len(said.splitlines()) > LINES_MOST:
             broken.append("line %d: %s said too much: %r" % (number, command, said))
