@@ -100,13 +100,14 @@ def test_lost_steps(t):
     """A node that was silent comes back and says how the steps ended that it ran for an attempt given up."""
     c = t.cluster(controllers=1, nodes=1, settings={"SlurmdTimeout": "4", "MusterHeartbeat": "1", "KillWait": "2"})
     job = c.sbatch("--wrap", "sleep 300", user=USER)
-    wait_until("the job to run", 30, lambda: c.states(job).get(job, ("",))[0] == "RUNNING")
-    c.kill("n1")
-    wait_until("the node to be down", 30, lambda: c.run("sinfo", "-h", "-o", "%T").ok().out.startswith("down"))
-    c.start("n1")
 
     def rows():
         return c.run("sacct", "-D", "-n", "-P", "-j", job, "-o", "JobID,State").ok().out.split()
+    # The job runs as soon as it is decided, its script some time later: an agent killed between has no step to tell of.
+    wait_until("the script to run", 30, lambda: "%d.batch|RUNNING" % job in rows())
+    c.kill("n1")
+    wait_until("the node to be down", 30, lambda: c.run("sinfo", "-h", "-o", "%T").ok().out.startswith("down"))
+    c.start("n1")
     expected = ["%d|NODE_FAIL" % job, "%d.batch|NODE_FAIL" % job, "%d|RUNNING" % job, "%d.batch|RUNNING" % job]
     wait_until("both runs with their steps, not %s" % rows(), 30, lambda: rows() == expected)
     c.run("scancel", job).ok()
