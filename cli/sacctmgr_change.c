@@ -370,13 +370,13 @@ static int qos_fields(struct mgr *m, Mu__QosPut *p, const Mu__QosRow *old, bool 
 		case F_GRACE:
 			p->has_grace_sec = 1;
 			rc = strchr(w->value, ':')
-				 ? mu_span_parse(w->value, &p->grace_sec, err)
+				 ? mu_pause_parse(w->value, &p->grace_sec, err)
 				 : mu_number_parse("GraceTime", strcmp(w->value, "-1") ? w->value : "0", 0,
 						   UINT32_MAX, &p->grace_sec, err);
 			break;
 		case F_EXEMPT:
 			p->has_exempt_sec = 1;
-			rc = mu_span_parse(w->value, &p->exempt_sec, err);
+			rc = mu_pause_parse(w->value, &p->exempt_sec, err);
 			break;
 		case F_USAGE_FACTOR:
 			p->has_usage_factor_milli = 1;

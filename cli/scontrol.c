@@ -713,9 +713,5 @@ int cli_scontrol(struct cli *c, int argc, char **argv)
 		cli_error(c, "%s", err.text);
 		return 1;
 	}
-	if (cli_args_has(&args, OPT_scontrol_uid)) {
-		cli_error(c, "--uid is not supported: a change is made by the user who asks for it");
-		return 1;
-	}
 	return args.word_count ? run(&s, args.words, args.word_count) : prompt(&s);
 }

@@ -311,7 +311,7 @@ static int set_switches(const struct cli_given *g, Mu__JobSpec *spec, struct mu_
 	spec->has_switches = 1;
 	spec->switches = (uint32_t)number;
 	spec->has_switches_wait_sec = at != NULL;
-	if (at && (mu_span_parse(at + 1, &spec->switches_wait_sec, NULL) || spec->switches_wait_sec < 0))
+	if (at && (mu_pause_parse(at + 1, &spec->switches_wait_sec, NULL) || spec->switches_wait_sec < 0))
 		return bad(g, "count[@time]", err);
 	return 0;
 }

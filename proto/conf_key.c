@@ -120,10 +120,7 @@ static int read_span(struct conf *c, const struct key *key, const char *value, c
 	int64_t sec;
 	char text[32];
 	struct mu_err inner = {0};
-	/* A count of zero is zero here, not "no limit" as with job time limits. */
-	if (!strcmp(value, "0"))
-		sec = 0;
-	else if (mu_span_parse(value, &sec, &inner))
+	if (mu_pause_parse(value, &sec, &inner))
 		return conf__fail(c, MU_EINVAL, "%s: %s", key->name, inner.text);
 	mu_span_print(sec, 0, text);
 	*ret = mu_arena_strdup(c->arena, text);

@@ -582,6 +582,7 @@ static int oversubscribe(struct conf *c, const char *value, Mu__PartitionConf *p
 		    "OverSubscribe is \"%.80s\", but must be NO, EXCLUSIVE, YES[:COUNT] or FORCE[:COUNT]",
 		    value);
 	part->oversubscribe = mu_arena_printf(c->arena, "%s:%lld", len == 3 ? "YES" : "FORCE", (long long)n);
+	conf__note(c, "OverSubscribe", "jobs do not share CPUs: YES and FORCE are kept and shown, and act as NO");
 	return 0;
 }
 
@@ -620,9 +621,6 @@ static int check_partition(struct conf *c, const Mu__PartitionConf *part)
 	if (part->has_default_time_sec && part->max_time_sec >= 0 &&
 	    (part->default_time_sec < 0 || part->default_time_sec > part->max_time_sec))
 		return conf__fail(c, MU_EINVAL, "DefaultTime is above MaxTime");
-	if (part->oversubscribe && strchr(part->oversubscribe, ':'))
-		conf__note(c, "OverSubscribe",
-			   "jobs do not share CPUs: YES and FORCE are kept and shown, and act as NO");
 	if (part->n_allow_accounts && part->n_deny_accounts)
 		conf__note(c, "DenyAccounts", "AllowAccounts is given too, so DenyAccounts is not used");
 	if (part->n_allow_qos && part->n_deny_qos)

@@ -67,6 +67,14 @@ static int64_t span_seconds(const char *text)
 
 int mu_span_parse(const char *text, int64_t *ret_sec, struct mu_err *err)
 {
+	int rc = mu_pause_parse(text, ret_sec, err);
+	if (!rc && *ret_sec != MU_UNLIMITED_SEC)
+		*ret_sec = *ret_sec ? (*ret_sec + 59) / 60 * 60 : MU_UNLIMITED_SEC;
+	return rc;
+}
+
+int mu_pause_parse(const char *text, int64_t *ret_sec, struct mu_err *err)
+{
 	if (!strcasecmp(text, "UNLIMITED") || !strcasecmp(text, "INFINITE") || !strcmp(text, "-1")) {
 		*ret_sec = MU_UNLIMITED_SEC;
 		return 0;
@@ -78,7 +86,7 @@ int mu_span_parse(const char *text, int64_t *ret_sec, struct mu_err *err)
 			       "hours:minutes:seconds, days-hours, "
 			       "days-hours:minutes, days-hours:minutes:seconds or UNLIMITED",
 			       text);
-	*ret_sec = sec ? (sec + 59) / 60 * 60 : MU_UNLIMITED_SEC;
+	*ret_sec = sec;
 	return 0;
 }
 

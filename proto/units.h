@@ -15,6 +15,8 @@
 /* --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S, UNLIMITED, INFINITE, 0 and -1 (both unlimited). Seconds round up to whole
  * minutes. 0 or MU_ETIMELIMIT. Result in seconds or MU_UNLIMITED_SEC. */
 int mu_span_parse(const char *text, int64_t *ret_sec, struct mu_err *err);
+/* The same forms for a pause, such as PreemptExemptTime: to the second, and 0 is none. */
+int mu_pause_parse(const char *text, int64_t *ret_sec, struct mu_err *err);
 /* "[D-]HH:MM:SS" (scontrol, sacct) or, with SHORT, squeue's form with leading parts dropped ("0:03", "1:00:00", "1-00:00:00");
  * UNLIMITED for -1. OUT has 32 bytes. */
 void mu_span_print(int64_t sec, int short_form, char out[32]);

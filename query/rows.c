@@ -143,7 +143,8 @@ bool answer_wants_job(const struct answer *a, const struct pick_job *job, bool w
 	return named && in_partition(q, job) && any_text(q->account, q->n_account, job->account) &&
 	       any_text(q->qos, q->n_qos, job->qos) &&
 	       (!with_state || any_number(q->state, q->n_state, job->state) ||
-		(job->special_exit && any_number(q->state, q->n_state, JOB_SPECIAL_EXIT))) &&
+		(job->special_exit && job->state == JOB_PENDING &&
+		 any_number(q->state, q->n_state, JOB_SPECIAL_EXIT))) &&
 	       (q->n_name == 0 || any_text(q->name, q->n_name, pick_bytes(job->spec, SPEC_NAME))) &&
 	       answer_on_nodes(a, job->node_list);
 }

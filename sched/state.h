@@ -281,7 +281,7 @@ struct sch_config_rec {
 	bool spec_usage;					       /* AllowSpecResourcesUsage */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
 	bool backfill;	    /* SchedulerType */
-	bool serial_at_end; /* SchedulerParameters: pack_serial_at_end */
+	bool serial_at_end, user_top; /* SchedulerParameters: pack_serial_at_end, enable_user_top */
 	uint32_t bf_max_job, bf_max_user, bf_max_part,
 	    bf_max_array; /* SchedulerParameters; 0: no bound of its own */
 	int64_t bf_window_usec, bf_resolution_usec, switch_wait_sec;

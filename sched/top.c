@@ -2,8 +2,6 @@
  * one job gains the others that it passes lose: nobody else's place moves. */
 #include "sched/state.h"
 
-#include "proto/conf.h"
-
 enum { NICE_MOST = INT32_MAX - 2 };
 
 /* The same user, partition, account and QOS; in one partition only. */
@@ -31,12 +29,11 @@ static void be_nicer(struct sch_ev *ev, struct sch_job *j, int64_t more)
 
 static int check(struct sch_ev *ev, const struct sch_job *j, struct mu_err *err)
 {
-	const char *p = mu_conf_get(sch__conf(ev->st), "SchedulerParameters", "");
 	if (!j)
 		return sch__refuse(err, MU_EJOBID);
 	if (!sch__may_act(ev, j))
 		return sch__refuse(err, MU_EPERM);
-	if (!ev->author->operator_ && !sch__has_word(p, "enable_user_top"))
+	if (!ev->author->operator_ && !ev->st->config.user_top)
 		return sch__refuse(err, MU_EPERM);
 	if (j->state != JOB_PENDING)
 		return sch__refuse(err, MU_ENOTPENDING);

@@ -90,6 +90,8 @@ struct sim_report {
 };
 void sim_report_print(const struct sim_report *r, FILE *out);
 int sim_report_write(const struct sim_report *r, const char *path, struct mu_err *err);
+/* A JSON string in its quotation marks. */
+void sim_json_text(FILE *out, const char *text);
 
 /* The verb. ARGV[0] is "sim". */
 int sim_main(int argc, char **argv);

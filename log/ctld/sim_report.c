@@ -151,7 +151,7 @@ void sim_report_print(const struct sim_report *r, FILE *out)
 
 /* ---- JSON ---- */
 
-static void text(FILE *out, const char *s)
+void sim_json_text(FILE *out, const char *s)
 {
 	fputc('"', out);
 	for (; *s; s++)
@@ -169,7 +169,7 @@ static void object(FILE *out, const struct tally *t)
 	double n = t->jobs ? (double)t->jobs : 1;
 
 	fputs("{\"name\":", out);
-	text(out, t->name);
+	sim_json_text(out, t->name);
 	fprintf(out, ",\"jobs\":%llu,\"mean_wait\":%.3f,\"mean_response\":%.3f,\"mean_bounded_slowdown\":%.6f,\"max_wait\":%.0f,\"cpu_seconds\":%.0f}",
 		(unsigned long long)t->jobs, t->wait / n, t->response / n, t->slowdown / n, t->wait_max, t->work);
 }
@@ -184,9 +184,9 @@ int sim_report_write(const struct sim_report *r, const char *path, struct mu_err
 		return mu_fail(err, MU_EIO, "%s: %s", path, strerror(errno));
 	sum_up(r, &s);
 	fputs("{\"source\":", out);
-	text(out, r->source);
+	sim_json_text(out, r->source);
 	fputs(",\"policy\":", out);
-	text(out, r->policy);
+	sim_json_text(out, r->policy);
 	fprintf(out, ",\"jobs\":%u,\"dropped\":%u,\"refused\":%u,\"never_started\":%u,\"cpus\":%llu,\"span_seconds\":%.0f,\"utilisation\":%.6f,\"waiting_max\":%u",
 		r->w->count, r->w->dropped, f->refused, f->never, (unsigned long long)f->cpus, (double)(f->end_usec - f->begin_usec) / 1e6,
 		utilisation(f), f->waiting_max);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/ctld/sim.h"
 #include "proto/base/map.h"
 #include "proto/states.h"
 
@@ -318,19 +319,6 @@ void whatif_print(const struct whatif_run *r, const struct whatif_groups *g, FIL
 
 /* ---- JSON ---- */
 
-static void text(FILE *out, const char *s)
-{
-	fputc('"', out);
-	for (; *s; s++)
-		if (*s == '"' || *s == '\\')
-			fprintf(out, "\\%c", *s);
-		else if ((unsigned char)*s < 0x20)
-			fprintf(out, "\\u%04x", *s);
-		else
-			fputc(*s, out);
-	fputc('"', out);
-}
-
 static void tally(FILE *out, const char *name, const struct whatif_tally *t)
 {
 	fprintf(out,
@@ -342,7 +330,7 @@ static void tally(FILE *out, const char *name, const struct whatif_tally *t)
 static void group(FILE *out, const struct whatif_group *g)
 {
 	fputs("{\"name\":", out);
-	text(out, g->name);
+	sim_json_text(out, g->name);
 	fputc(',', out);
 	tally(out, "real", &g->real);
 	fputc(',', out);
@@ -367,7 +355,7 @@ static void words(FILE *out, const char *name, const char *const *list, size_t c
 	for (size_t i = 0; i < count; i++) {
 		if (i)
 			fputc(',', out);
-		text(out, list[i]);
+		sim_json_text(out, list[i]);
 	}
 	fputs("],", out);
 }
@@ -397,7 +385,7 @@ void whatif_json(const struct whatif_run *r, const struct whatif_groups *g, FILE
 	words(out, "add_nodes", r->rules.add, r->rules.add_count);
 	words(out, "drop_reservation", r->rules.drop, r->rules.drop_count);
 	fputs("\"conf\":", out);
-	text(out, r->rules.conf ? r->rules.conf : "");
+	sim_json_text(out, r->rules.conf ? r->rules.conf : "");
 	fprintf(out,
 		",\"slices\":%llu,\"equal\":%llu,\"own_slices\":%llu,\"foreign\":%llu,\"moved\":%llu,"
 		"\"assumed\":%llu,\"endless\":%llu,\"refused\":%u,\"different\":%llu",

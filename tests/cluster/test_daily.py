@@ -139,6 +139,19 @@ def test_ulimit(t):
 
 
 @test(build="plain")
+def test_special_exit(t):
+    """A job held as a special exit is listed as that, and no longer once it is cancelled."""
+    c = t.cluster(controllers=1, nodes=1)
+    job = c.sbatch("--wrap", "sleep 300", user=USER)
+    wait_until("the job to run", 30, lambda: c.states(job).get(job, ("",))[0] == "RUNNING")
+    c.run("scontrol", "requeuehold", "State=SpecialExit", job).ok()
+    wait_until("the special exit to be listed", 30, lambda: c.run("squeue", "-h", "-o", "%i %t").ok().out == "%d SE\n" % job)
+    equal(c.run("squeue", "-h", "-t", "SE", "-o", "%i").ok().out, "%d\n" % job, "the special exits")
+    c.run("scancel", job).ok()
+    equal(c.run("squeue", "-h").ok().out + c.run("squeue", "-h", "-t", "SE").ok().out, "", "what is listed of a cancelled one")
+
+
+@test(build="plain")
 def test_reasons(t):
     """A signal has its number in the reason; a hidden partition is for those who ask for it."""
     c = t.cluster(controllers=1, nodes=1)

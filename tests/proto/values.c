@@ -66,6 +66,15 @@ Test(values, spans)
 		cr_assert(!rc || strstr(err.text, row[i].text), "the sentence names the value: %s", err.text);
 	}
 	static const struct {
+		const char *text;
+		int64_t sec;
+	} pause[] = {{"0", 0}, {"0:10", 10}, {"1:01", 61}, {"2", 120}, {"-1", -1}, {"1-0", 86400}};
+	for (size_t i = 0; i < ROWS(pause); i++) {
+		int64_t sec = 77;
+		cr_assert_eq(mu_pause_parse(pause[i].text, &sec, NULL), 0, "%s", pause[i].text);
+		cr_assert_eq(sec, pause[i].sec, "%s gives %lld", pause[i].text, (long long)sec);
+	}
+	static const struct {
 		int64_t sec;
 		const char *full, *brief;
 	} shown[] = {
