@@ -25,14 +25,6 @@ enum {
 	GOODBYE_MSEC = 5000
 };
 
-static int64_t monotonic_msec(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void pause_msec(unsigned msec)
 {
 	nanosleep(&(struct timespec){.tv_sec = msec / 1000, .tv_nsec = msec % 1000 * 1000000L}, NULL);
@@ -111,7 +103,7 @@ void cli_allocation_hear(struct cli_allocation *a)
 void cli_allocation_release(struct cli *c, struct cli_allocation *a, int code)
 {
 	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
-	int64_t until = monotonic_msec() + GOODBYE_MSEC;
+	int64_t until = cli_mono_msec() + GOODBYE_MSEC;
 
 	if (a->over)
 		return;
@@ -124,18 +116,21 @@ void cli_allocation_release(struct cli *c, struct cli_allocation *a, int code)
 		cancel(c, a->job.job);
 		return;
 	}
-	while (a->fd >= 0 && !a->over && monotonic_msec() < until) {
+	while (a->fd >= 0 && !a->over && cli_mono_msec() < until) {
 		struct pollfd p = {a->fd, POLLIN, 0};
 
-		if (poll(&p, 1, (int)(until - monotonic_msec())) > 0)
+		if (poll(&p, 1, (int)(until - cli_mono_msec())) > 0)
 			cli_allocation_hear(a);
 	}
+	if (a->fd >= 0 && !a->over) /* Its node hangs: the controllers are told. */
+		cancel(c, a->job.job);
 }
 
-void cli_allocation_done(struct cli_allocation *a)
+void cli_allocation_done(struct cli *c, struct cli_allocation *a)
 {
 	if (a->fd >= 0)
 		close(a->fd);
+	c->stop = NULL;
 	if (a->signals >= 0)
 		close(a->signals);
 	stream_reader_free(&a->reader);
@@ -172,7 +167,7 @@ static int64_t patience(const struct cli_args *args)
 /* 0 when it runs; else everything is said. */
 static int wait_start(struct cli *c, const struct cli_args *args, struct cli_allocation *a)
 {
-	int64_t lost_usec = 0, began = monotonic_msec(), give_up = patience(args);
+	int64_t lost_usec = 0, began = cli_mono_msec(), give_up = patience(args);
 	bool told = false;
 
 	for (;;) {
@@ -202,7 +197,7 @@ static int wait_start(struct cli *c, const struct cli_args *args, struct cli_all
 		}
 		if (a->job.row->state == JOB_RUNNING && a->job.row->n_alloc)
 			break;
-		if (give_up >= 0 && monotonic_msec() - began >= give_up) {
+		if (give_up >= 0 && cli_mono_msec() - began >= give_up) {
 			cancel(c, a->job.job);
 			refuse(c, mu_strerror(MU_ENODEBUSY));
 			return 1;
@@ -350,6 +345,7 @@ int cli_allocate(struct cli *c, const struct cli_args *args, Mu__JobSpec *spec, 
 	*a = (struct cli_allocation){.fd = -1, .signals = -1};
 	*ret_exit = 1;
 	a->signals = open_signals();
+	c->stop = a->signals >= 0 ? &a->signals : NULL;
 	if (submit(c, spec, others, count, &a->job.job))
 		return 1;
 	if (wait_start(c, args, a))

@@ -36,6 +36,6 @@ void cli_allocation_hear(struct cli_allocation *a);
 int cli_allocation_again(struct cli *c, struct cli_allocation *a);
 /* Gives it back with the command's exit code, and 256 times the signal that ended it. */
 void cli_allocation_release(struct cli *c, struct cli_allocation *a, int code);
-void cli_allocation_done(struct cli_allocation *a);
+void cli_allocation_done(struct cli *c, struct cli_allocation *a);
 
 #endif

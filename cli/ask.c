@@ -32,7 +32,7 @@ struct cli_page {
 	struct mu_view rows;	/* the encoded message Rows */
 };
 
-static int64_t monotonic_msec(void)
+int64_t cli_mono_msec(void)
 {
 	struct timespec ts;
 
@@ -311,7 +311,7 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 	uint8_t nonce[16];
 	Mu__RequestId id = MU__REQUEST_ID__INIT;
 	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
-	int64_t until = monotonic_msec() + timeout_msec;
+	int64_t until = cli_mono_msec() + timeout_msec;
 	int rc = cli_open(c, err);
 
 	if (rc)
@@ -329,18 +329,18 @@ int cli_ask_within(struct cli *c, Mu__Request *request, unsigned timeout_msec, M
 	request->id = NULL;
 	request->client = request->cluster = NULL;
 	for (unsigned tries = 0;; tries++) {
-		int64_t left = until - monotonic_msec();
+		int64_t left = until - cli_mono_msec();
 
 		rc = ask_round(c, (struct mu_view){body.data, body.len}, left < 1 ? 1 : (unsigned)left, ret,
 			       err);
 		/* A local controller that is being restarted has no socket for a moment. */
-		if (rc == MU_ECONNECT && !c->local && !c->followed && monotonic_msec() + RETRY_MSEC < until) {
+		if (rc == MU_ECONNECT && !c->local && !c->followed && cli_mono_msec() + RETRY_MSEC < until) {
 			nanosleep(&(struct timespec){.tv_nsec = RETRY_MSEC * 1000000L}, NULL);
 			c->remote = wire_client_free(c->remote);
 			open_to(c);
 			continue;
 		}
-		if (rc || !worth_another((*ret)->code) || monotonic_msec() + RETRY_MSEC >= until)
+		if (rc || !worth_another((*ret)->code) || cli_mono_msec() + RETRY_MSEC >= until)
 			return rc;
 		/* After a few rounds the one that can help may be on another host. */
 		c->skip_local = c->local && !c->all_local && tries >= c->conf.controllers && !c->skip_local;

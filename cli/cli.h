@@ -54,6 +54,7 @@ struct cli {
 	bool age_told;
 	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
 	const char *followed;  /* the cluster that the follower is asked about; NULL: the controllers are */
+	const int *stop;       /* borrowed: readable once a signal asks to end a wait for a node; NULL: none does */
 	bool many;	       /* --clusters named others: each is turned to */
 	const char *at;	       /* "" or NULL: now; else "@POS" or "=USEC" */
 	int64_t now_usec;      /* cluster time of the last answer, else the host's */
@@ -120,6 +121,7 @@ int cli_set_at(struct cli *c, const char *text, struct mu_err *err);
 /* ---- people and times (cli/people.c) ---- */
 extern const struct mu_zone cli_zone; /* this process's time zone */
 int64_t cli_now_usec(void);
+int64_t cli_mono_msec(void); /* CLOCK_MONOTONIC */
 /* Name of UID by the name service, else its number. In ARENA. */
 const char *cli_user_name(struct mu_arena *arena, uint32_t uid);
 const char *cli_group_name(struct mu_arena *arena, uint32_t gid);

@@ -2,8 +2,8 @@
 #include "cli/door.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "proto/pb.h"
@@ -90,6 +90,34 @@ int cli_job_door(struct cli *c, struct cli_job *j, struct mu_err *err)
 	return cli_door_local(c, j->first.node) ? 0 : find_address(c, &j->first, err);
 }
 
+/* The user has had enough of waiting for a node. */
+static bool told_to_stop(const struct cli *c, int msec)
+{
+	struct pollfd p = {c->stop ? *c->stop : -1, POLLIN, 0};
+
+	return poll(&p, 1, msec) > 0;
+}
+
+/* A node that hangs takes the request and says nothing: a signal ends the wait for its answer. */
+static int read_frame(const struct cli *c, int fd, struct stream_reader *reader, struct stream_frame *ret,
+		      struct mu_err *err)
+{
+	int64_t until = cli_mono_msec() + ANSWER_MSEC, left;
+
+	for (;;) {
+		struct pollfd p[] = {{fd, POLLIN, 0}, {c->stop ? *c->stop : -1, POLLIN, 0}};
+		int rc = stream_read_frame(fd, reader, 0, ret, err);
+
+		if (rc != MU_ETIMEOUT)
+			return rc;
+		left = until - cli_mono_msec();
+		if (left <= 0 || poll(p, 2, (int)left) == 0)
+			return mu_fail(err, MU_ETIMEOUT, "no answer came within %d s", ANSWER_MSEC / 1000);
+		if (p[1].revents)
+			return mu_fail(err, MU_EIO, "interrupted by a signal");
+	}
+}
+
 /* An agent that is being restarted is back in a moment. */
 static int reach(struct cli *c, const struct cli_door *door, bool *ret_remote, int *ret_fd,
 		 struct mu_err *err)
@@ -105,19 +133,18 @@ static int reach(struct cli *c, const struct cli_door *door, bool *ret_remote, i
 					  door->addr, door->port)
 			: mu_arena_printf(&c->arena, "ipc://%s/agent.%s.sock", c->conf.run_dir, door->node),
 		    CONNECT_MSEC, ret_fd, err);
-		if (rc != MU_ECONNECT)
+		if (rc != MU_ECONNECT || told_to_stop(c, AGAIN_MSEC))
 			break;
-		nanosleep(&(struct timespec){.tv_nsec = AGAIN_MSEC * 1000000L}, NULL);
 	}
 	return rc;
 }
 
-static int prove(const struct cli_job *j, int fd, struct stream_reader *reader, struct mu_view body,
+static int prove(const struct cli *c, const struct cli_job *j, int fd, struct stream_reader *reader, struct mu_view body,
 		 struct mu_buf *out, struct mu_err *err)
 {
 	struct stream_frame f;
 	uint8_t proof[MU_HASH_BYTES];
-	int rc = stream_read_frame(fd, reader, ANSWER_MSEC, &f, err);
+	int rc = read_frame(c, fd, reader, &f, err);
 
 	if (rc)
 		return rc;
@@ -146,20 +173,20 @@ static int send_request(struct cli *c, const struct cli_job *j, const struct cli
 	if (rc)
 		return rc;
 	if (remote)
-		rc = prove(j, *ret_fd, reader, body, &out, err);
+		rc = prove(c, j, *ret_fd, reader, body, &out, err);
 	stream_put(&out, kind, 0, body.data, body.len);
 	return rc ? rc : stream_write_all(*ret_fd, out.data, out.len, err);
 }
 
 /* The whole of one message; RET_KIND is what it is. */
-static int read_message(int fd, struct stream_reader *reader, struct mu_buf *whole, uint8_t *ret_kind,
+static int read_message(const struct cli *c, int fd, struct stream_reader *reader, struct mu_buf *whole, uint8_t *ret_kind,
 			struct mu_err *err)
 {
 	struct stream_frame f;
 	int rc;
 
 	do {
-		rc = stream_read_frame(fd, reader, ANSWER_MSEC, &f, err);
+		rc = read_frame(c, fd, reader, &f, err);
 		if (rc)
 			return rc;
 	} while (f.kind == STREAM_PING || (rc = stream_join(whole, &f)) == 0);
@@ -191,7 +218,7 @@ int cli_door_look(struct cli *c, const struct cli_job *j, const struct cli_door 
 	int fd = -1, rc = send_request(c, j, door, STREAM_USAGE_ASK, body, &fd, &reader, err);
 
 	if (!rc)
-		rc = read_message(fd, &reader, &whole, &kind, err);
+		rc = read_message(c, fd, &reader, &whole, &kind, err);
 	if (!rc && kind == STREAM_USAGE) {
 		*ret = (Mu__UsageReply *)mu_pb_unpack(&mu__usage_reply__descriptor, whole.data, whole.len,
 						      &c->arena);
@@ -215,7 +242,7 @@ int cli_door_ask(struct cli *c, const struct cli_job *j, const struct cli_door *
 	int fd = -1, rc = send_request(c, j, door, kind, body, &fd, &reader, err);
 
 	if (!rc)
-		rc = read_message(fd, &reader, &whole, &answer, err);
+		rc = read_message(c, fd, &reader, &whole, &answer, err);
 	if (!rc && answer == STREAM_GRANTED) {
 		*ret = (Mu__StepGranted *)mu_pb_unpack(&mu__step_granted__descriptor, whole.data, whole.len,
 						       &c->arena);

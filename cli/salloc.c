@@ -346,6 +346,6 @@ int cli_salloc(struct cli *c, int argc, char **argv)
 	if (cli_allocate(c, first, spec, cli_parts_others(c, parts, count), count - 1,
 			 !cli_args_has(first, OPT_no_shell), &s.a, &rc) == 0)
 		rc = work(&s, !first->word_count);
-	cli_allocation_done(&s.a);
+	cli_allocation_done(c, &s.a);
 	return rc;
 }

@@ -786,7 +786,7 @@ static int run_alone(struct srun *s, Mu__JobSpec *spec, int argc, char **argv)
 		rc = run_step(s, spec, argc, argv);
 		cli_allocation_release(s->cli, &a, s->signal ? s->signal << 8 : rc);
 	}
-	cli_allocation_done(&a);
+	cli_allocation_done(s->cli, &a);
 	return rc;
 }
 

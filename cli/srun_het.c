@@ -407,7 +407,7 @@ static int run_alone(struct het *h, struct cli_part *parts, size_t count, int ar
 		}
 		cli_allocation_release(c, &a, s->signal ? s->signal << 8 : rc);
 	}
-	cli_allocation_done(&a);
+	cli_allocation_done(c, &a);
 	return rc;
 }
 

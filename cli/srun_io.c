@@ -54,14 +54,6 @@ struct io {
 	const char *detail;
 };
 
-static int64_t now_msec(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* ---- output ---- */
 
 static void put_all(struct io *io, int which, const uint8_t *data, size_t len)
@@ -146,7 +138,7 @@ static void take_task_end(struct io *io, struct srun_conn *c, const struct strea
 	    (struct ended){true, m->exit_code, m->exit_signal, m->oom, false, m->node ? m->node : c->node};
 	io->tasks_over++;
 	if (!io->first_end_msec)
-		io->first_end_msec = now_msec();
+		io->first_end_msec = cli_mono_msec();
 	/* On its own node the step ends by itself; the others are told. */
 	if (io->kill_all && io->srun->conns > 1 && (m->exit_code || m->exit_signal)) {
 		io->kill_all = false;
@@ -300,7 +292,7 @@ static void tell_running(struct io *io)
 
 static void interrupted(struct io *io)
 {
-	int64_t now = now_msec();
+	int64_t now = cli_mono_msec();
 	const struct cli_args *args = io->srun->args;
 
 	if (cli_args_has(args, OPT_quit_on_interrupt)) {
@@ -608,7 +600,7 @@ static int time_left(struct io *io)
 
 	if (!io->wait_sec || !io->first_end_msec)
 		return -1;
-	left = io->first_end_msec + io->wait_sec * 1000 - now_msec();
+	left = io->first_end_msec + io->wait_sec * 1000 - cli_mono_msec();
 	if (left > 0)
 		return (int)left;
 	cli_error(io->cli, "First task exited %llds ago", (long long)io->wait_sec);

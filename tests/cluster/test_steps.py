@@ -284,3 +284,21 @@ def test_gpus_per_task(t):
     job = c.sbatch("--mem-per-cpu", "32", "-n2", "--gpus-per-task=1", "-o", "gpus.%j", "--wrap", "echo batch $CUDA_VISIBLE_DEVICES; srun sh -c '%s' | sort" % show, user=USER)
     equal(c.wait_ended(job)[job][:2], ("COMPLETED", "0:0"), "the job")
     equal(c.read("gpus.%d" % job), "batch 0,1\n0 0\n1 1\n", "the script's steps")
+
+
+@test(build="plain")
+def test_hung_node(t):
+    """Who waits for a node that takes requests and answers none can leave by a signal, and the job is given back."""
+    c = t.cluster(controllers=1, nodes=1)
+    local.signal_daemon(c.c, "n1", signal.SIGSTOP)
+    try:
+        waits = subprocess.Popen(["srun", "-n1", "true"], env=local.environment(c.c), cwd=c.home, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until("the job to run", 30, lambda: c.run("squeue", "-h", "-o", "%t").ok().out == "R\n")
+        waits.terminate()
+        err = waits.communicate(timeout=50)[1]  # it would wait 60 s for the answer
+        check(waits.returncode == 1 and "has been revoked" in err, "srun: %s %r", waits.returncode, err)
+        equal(c.run("squeue", "-h", "-o", "%t").ok().out, "CG\n", "the job")
+    finally:
+        local.signal_daemon(c.c, "n1", signal.SIGCONT)
+    wait_until("the job to be over", 30, lambda: not c.run("squeue", "-h").ok().out)
+    check(c.run("sacct", "-n", "-X", "-P", "-o", "State").ok().out.startswith("CANCELLED"), "the job's state")
