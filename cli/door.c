@@ -139,8 +139,8 @@ static int reach(struct cli *c, const struct cli_door *door, bool *ret_remote, i
 	return rc;
 }
 
-static int prove(const struct cli *c, const struct cli_job *j, int fd, struct stream_reader *reader, struct mu_view body,
-		 struct mu_buf *out, struct mu_err *err)
+static int prove(const struct cli *c, const struct cli_job *j, int fd, struct stream_reader *reader,
+		 struct mu_view body, struct mu_buf *out, struct mu_err *err)
 {
 	struct stream_frame f;
 	uint8_t proof[MU_HASH_BYTES];
@@ -179,8 +179,8 @@ static int send_request(struct cli *c, const struct cli_job *j, const struct cli
 }
 
 /* The whole of one message; RET_KIND is what it is. */
-static int read_message(const struct cli *c, int fd, struct stream_reader *reader, struct mu_buf *whole, uint8_t *ret_kind,
-			struct mu_err *err)
+static int read_message(const struct cli *c, int fd, struct stream_reader *reader, struct mu_buf *whole,
+			uint8_t *ret_kind, struct mu_err *err)
 {
 	struct stream_frame f;
 	int rc;

@@ -56,6 +56,19 @@ struct io {
 
 /* ---- output ---- */
 
+static void send_signal(struct io *io, int number);
+
+/* As in a pipe on one host the tasks get SIGPIPE once nobody reads their output, and those that ignore it go on. */
+static void reader_gone(struct io *io, int which, int cause)
+{
+	if (which || cause != EPIPE)
+		return;
+	if (io->srun->joins)
+		io->left = true;
+	else
+		send_signal(io, SIGPIPE);
+}
+
 static void put_all(struct io *io, int which, const uint8_t *data, size_t len)
 {
 	int fd = which ? STDERR_FILENO : STDOUT_FILENO;
@@ -71,8 +84,9 @@ static void put_all(struct io *io, int which, const uint8_t *data, size_t len)
 			poll(&p, 1, -1);
 			continue;
 		}
-		if (n < 0) { /* the reader has gone: the step goes on without it */
+		if (n < 0) {
 			io->broken[which] = true;
+			reader_gone(io, which, errno);
 			return;
 		}
 		data += n;
@@ -124,8 +138,6 @@ static int take_output(struct io *io, struct srun_conn *c, int which, const stru
 }
 
 /* ---- ends ---- */
-
-static void send_signal(struct io *io, int number);
 
 static void take_task_end(struct io *io, struct srun_conn *c, const struct stream_frame *f)
 {

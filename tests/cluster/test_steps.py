@@ -287,6 +287,17 @@ def test_gpus_per_task(t):
 
 
 @test(build="plain")
+def test_reader_gone(t):
+    """Who reads the first lines only ends the tasks by SIGPIPE, as in a pipe on one host; who ignores that goes on."""
+    c = t.cluster(controllers=1, nodes=1)
+    done = c.run("bash", "-c", "srun yes | head -2; echo ${PIPESTATUS[*]}").ok()
+    equal(done.out, "y\ny\n141 0\n", "two lines and the ends")
+    done = c.run("bash", "-c", "srun sh -c 'trap \"\" PIPE; yes | head -c 1000000; echo over >%s/over' | head -1; echo ${PIPESTATUS[*]}" % c.home).ok()
+    equal(done.out, "y\n0 0\n", "one line and the ends")
+    equal(c.read("over"), "over\n", "what the task did after it")
+
+
+@test(build="plain")
 def test_hung_node(t):
     """Who waits for a node that takes requests and answers none can leave by a signal, and the job is given back."""
     c = t.cluster(controllers=1, nodes=1)
