@@ -155,11 +155,19 @@ int ctl_peer_address(const Mu__ControllerConf *conf, char *out, size_t cap, stru
 
 const char *ctl_archive_dir(const Mu__Config *conf, const char *name, struct mu_arena *arena)
 {
+	const char *pattern = mu_conf_get(conf, "StateSaveLocation", "/var/spool/muster");
 	char host[HOST_NAME_MAX + 1] = "";
 
 	(void)gethostname(host, sizeof host - 1);
 	host[strcspn(host, ".")] = 0;
-	return mu_conf_path(mu_conf_get(conf, "StateSaveLocation", "/var/spool/muster"), name ? name : host, arena);
+	const char *own = mu_conf_path(pattern, name ? name : host, arena);
+	/* Several controllers on one host have names of their own: the first that is at home here will do. */
+	for (size_t i = 0; i < conf->n_controller && !name && access(own, F_OK); i++) {
+		const char *other = mu_conf_path(pattern, conf->controller[i]->name, arena);
+		if (!access(other, F_OK))
+			return other;
+	}
+	return own;
 }
 
 int ctl_archive_open(const char *dir, const char *conf_option, const char *name, struct mu_arena *arena, struct view **ret,

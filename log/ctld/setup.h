@@ -14,7 +14,8 @@ int ctl_load_conf(const char *path, struct mu_arena *arena, Mu__Config **ret, st
  * for ctl_conf_path) says for controller NAME (NULL: this host). MU_ENOENT where there is none. */
 int ctl_archive_open(const char *dir, const char *conf_option, const char *name, struct mu_arena *arena, struct view **ret,
 		     struct mu_err *err);
-/* The directory that the configuration says, in ARENA. */
+/* The directory that the configuration says for NAME (NULL: this host, else the first controller whose directory is here), in
+ * ARENA. */
 const char *ctl_archive_dir(const Mu__Config *conf, const char *name, struct mu_arena *arena);
 /* Makes PATH, mode 0700, where it is not there; it must be SlurmUser's or ours, and nobody else's to write. */
 int ctl_own_dir(const struct ctl *c, const char *path, struct mu_err *err);

@@ -10,7 +10,7 @@ SETTINGS = {"PriorityType": "priority/multifactor", "PriorityWeightFairshare": "
 
 
 def told(c, *words):
-    return json.loads(c.run("muster", "whatif", os.path.join(c.dir, "state", "c1"), "--from", "@1", "--json", *words, timeout=60).ok().out)
+    return json.loads(c.run("muster", "whatif", "--from", "@1", "--json", *words, timeout=60).ok().out)
 
 
 def wait_of(said, account, which):
