@@ -2,7 +2,7 @@
  * user's jobs only
  * (--exclusive=user, ExclusiveUser) and for partitions that may use only so many CPUs of a node
  * (MaxCPUsPerNode). */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 bool sch__user_only(const struct sch_job *j, const struct sch_part *p)
 {

@@ -1,5 +1,5 @@
 /* sched/due.c: when there is something to decide, and when time alone will make it so. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 int64_t sch__silence_due(const struct sch_state *st)
 {

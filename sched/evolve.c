@@ -2,7 +2,7 @@
  * count what was void, keep the answer, flush the digest. What each event does is in evolve_cluster.c,
  * evolve_node.c, evolve_job.c, evolve_attempt.c and evolve_decided.c; each makes all its checks before its
  * first write. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 

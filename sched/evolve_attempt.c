@@ -1,7 +1,7 @@
 /* sched/evolve_attempt.c: the life of an attempt: its start, what nodes report of its end, what becomes of
  * the job. */
 #include "sched/preempt.h"
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 #include <stdlib.h>

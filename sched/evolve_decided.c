@@ -1,7 +1,7 @@
 /* sched/evolve_decided.c: folding a decision. It was made over an older position: each of its parts is
  * checked again, and a start that no longer fits is void and counted, alone. */
 #include "sched/preempt.h"
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 #include <stdlib.h>

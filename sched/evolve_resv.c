@@ -1,5 +1,5 @@
 /* sched/evolve_resv.c: what operators do with reservations, and what time does with them. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* sched/help.c: what would have let a waiting job start sooner: the smallest change of one thing that it asks
  * for. Each candidate is tried the way it would happen: State is copied, the change is folded into the copy
  * as an update by the job's owner, and passes are decided and folded until nothing is left to decide. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include "proto/pb.h"
 #include "proto/why.pb-c.h"

@@ -5,7 +5,7 @@
  * others are in none. A pass starts all or none (together.c), and so does evolve. When one ends, all end the
  * same way, and none is forgotten or waits again without the others. The one exception is a person who ends a
  * component other than the first while it runs. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 uint32_t sch__het_size(const struct sch_job *j)
 {

@@ -3,7 +3,7 @@
 #ifndef SCHED_PASS_H
 #define SCHED_PASS_H
 
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 /* One shape in one partition, as far as this slice has found out. */
 struct sch_attempt {

@@ -1,7 +1,7 @@
 /* sched/place.c: how much of a node a job could have, and which parts of it: the lowest free devices, then
  * the cores nearest to them, then the lowest free ones. Nothing here depends on time or on other jobs: only
  * on what the overlay says is taken. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 #include <stdlib.h>

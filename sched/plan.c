@@ -1,6 +1,6 @@
 /* sched/plan.c: planned starts of waiting jobs as State keeps them: a moment, nodes, tasks on each. They are
  * what one pass promises to the next. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include "proto/hostlist.h"
 

@@ -1,5 +1,6 @@
 /* sched/preempt.c: who gives way to whom, and how. See preempt.h. */
 #include "sched/preempt.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 

@@ -4,7 +4,7 @@
  * begin time (its reason says so). The order is priority downwards, then the id, which is the order of
  * submission because ids are never used twice. */
 #include "sched/preempt.h"
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /* sched/rows_job.c: one job's record to its row and back. The record keeps shared parts as references; the
  * row is complete. A packed row is id, then the spec's own bytes, then the rest: field order, without
  * unpacking the spec. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 #include <stdlib.h>

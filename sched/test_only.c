@@ -1,6 +1,6 @@
 /* sched/test_only.c: sbatch --test-only: when and where a job would start, seen from the present State,
  * without submitting it: as running jobs reach their limits, beside the planned starts of jobs that wait. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include "proto/hostlist.h"
 

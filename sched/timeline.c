@@ -4,7 +4,7 @@
  *
  * A job that is ending, or is past its limit, gives its places back "right after now": a plan may count on
  * them, a start may not. */
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * which go before it, which limit or dependency is in the way, and when it would start as things are. Reads
  * only. What a pass decided stands in the job's reason; this says what lies behind it in the same State. */
 #include "sched/preempt.h"
-#include "sched/state.h"
+#include "sched/timeline.h"
 
 #include <stdlib.h>
 
