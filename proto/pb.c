@@ -90,11 +90,19 @@ static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64
 	return p + 1;
 }
 
+/* The number and type of a field: 32 bits in no more than the five bytes that they need, as the library has
+ * it. */
+static const uint8_t *take_key(const uint8_t *p, const uint8_t *end, uint64_t *ret)
+{
+	const uint8_t *after = varint(p, end, ret);
+	return after && after - p <= 5 && *ret <= UINT32_MAX ? after : NULL;
+}
+
 bool mu_pb_next(struct mu_view *rest, struct mu_pb_field *ret)
 {
 	const uint8_t *p = rest->data, *end = p + rest->len;
 	uint64_t key, n = 0;
-	if (rest->len == 0 || !(p = varint(p, end, &key)) || key > UINT32_MAX)
+	if (rest->len == 0 || !(p = take_key(p, end, &key)))
 		return false;
 	*ret = (struct mu_pb_field){.number = (uint32_t)(key >> 3), .whole = {rest->data, 0}};
 	unsigned type = key & 7;
@@ -354,8 +362,8 @@ static bool decode_into(ProtobufCMessage *m, const uint8_t *p, const uint8_t *en
 		return false;
 	while (p < end) {
 		uint64_t key;
-		p = varint(p, end, &key);
-		if (!p || key > UINT32_MAX || key >> 3 == 0)
+		p = take_key(p, end, &key);
+		if (!p || key >> 3 == 0)
 			return false;
 		struct value v = {.type = key & 7};
 		const uint8_t *begin = p;
