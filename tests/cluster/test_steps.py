@@ -11,7 +11,7 @@ import subprocess
 import termios
 import time
 
-from harness import USER, Skip, check, equal, local, test, wait_until
+from harness import USER, Skip, check, equal, local, size, test, wait_until
 
 
 def settle(c, job, seconds=30):
@@ -313,3 +313,21 @@ def test_hung_node(t):
         local.signal_daemon(c.c, "n1", signal.SIGCONT)
     wait_until("the job to be over", 30, lambda: not c.run("squeue", "-h").ok().out)
     check(c.run("sacct", "-n", "-X", "-P", "-o", "State").ok().out.startswith("CANCELLED"), "the job's state")
+
+
+@test(build="plain")
+def test_step_counts(t):
+    """Many tasks in one step, each heard once; many steps in one job, none lost; many bytes through one, none changed."""
+    c = t.cluster(controllers=1, nodes=4)
+    tasks, steps, mib = size("step_tasks"), size("steps_in_a_row"), size("stream_mib")
+    done = c.run("srun", "-N4", "-n%d" % tasks, "--overcommit", "sh", "-c", "echo $SLURM_PROCID of $SLURM_NTASKS", user=USER, timeout=60 + tasks // 4).ok()
+    equal(sorted(done.out.splitlines()), sorted("%d of %d" % (k, tasks) for k in range(tasks)), "what the tasks said")
+    job = c.sbatch("-o", "steps.out", "-e", "/dev/null", "--wrap", "for i in $(seq %d); do srun -n1 sh -c 'exit '$((i %% 7)); echo $?; done" % steps, user=USER)
+    equal(c.wait_ended(job, seconds=60 + steps)[job][0], "COMPLETED", "the job of steps")
+    equal(c.read("steps.out").split(), [str(i % 7) for i in range(1, steps + 1)], "the steps' exit codes")
+    rows = c.run("sacct", "-n", "-P", "-j", job, "-o", "JobID,ExitCode").ok().out.split()
+    equal([row for row in rows if re.match(r"[0-9]+\.[0-9]", row)], ["%d.%d|%d:0" % (job, i, (i + 1) % 7) for i in range(steps)], "the steps in sacct")
+    key = "%032x" % t.draw.getrandbits(128)
+    made = "head -c %dM /dev/zero | openssl enc -aes-128-ctr -nosalt -iv 00 -K %s 2>/dev/null" % (mib, key)
+    sums = [c.run("sh", "-c", made + " | %smd5sum" % through, timeout=60 + mib // 4).ok().out for through in ("", "srun -n1 cat | ")]
+    equal(sums[1], sums[0], "the sum of %d MiB through srun" % mib)
