@@ -54,15 +54,19 @@ struct cli {
 	bool age_told;
 	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
 	const char *followed;  /* the cluster that the follower is asked about; NULL: the controllers are */
-	const int *stop;       /* borrowed: readable once a signal asks to end a wait for a node; NULL: none does */
-	bool many;	       /* --clusters named others: each is turned to */
-	const char *at;	       /* "" or NULL: now; else "@POS" or "=USEC" */
-	int64_t now_usec;      /* cluster time of the last answer, else the host's */
+	const int *stop; /* borrowed: readable once a signal asks to end a wait for a node; NULL: none does */
+	bool many;	 /* --clusters named others: each is turned to */
+	const char *at;	 /* "" or NULL: now; else "@POS" or "=USEC" */
+	int64_t now_usec; /* cluster time of the last answer, else the host's */
+	unsigned model;	  /* of --json and --yaml: 41 for v0.0.41; 0: not read yet */
+	bool yaml;
+	int argc; /* the words of the command line, behind the name */
+	char **argv;
 	/* Every answer of one showing is of one position and moment (with --json and --as-of). */
-	bool pin, as_of;	/* as_of: cli_as_of says which */
-	const char *pinned;	/* "@POS" of the first answer; NULL: none yet */
+	bool pin, as_of;	 /* as_of: cli_as_of says which */
+	const char *pinned;	 /* "@POS" of the first answer; NULL: none yet */
 	int64_t pinned_now_usec; /* given with --at @POS,NOW, or of the first answer; 0: none */
-	uint64_t pos;		/* of the last answer; 0: none */
+	uint64_t pos;		 /* of the last answer; 0: none */
 };
 
 /* ---- words for people (stderr) ---- */

@@ -14,6 +14,10 @@ struct cli_group {
 	size_t count;
 };
 
+/* Added to RET: allocated, idle, other, all of them. */
+void cli_group_nodes(const struct cli_group *g, size_t ret[4]);
+void cli_group_cpus(const struct cli_group *g, size_t ret[4]);
+
 enum cli_cell_flags { CELL_NOCONVERT = 1, CELL_EXACT = 2 };
 /* A line. Which members are set depends on the set of columns. All borrowed. */
 struct cli_cell {
@@ -27,7 +31,7 @@ struct cli_cell {
 	int64_t from_usec, to_usec; /* sacct -T: times are cut to it; 0: no limit */
 	unsigned flags;
 	const struct mu_map *qos_ids; /* sacct: name -> Mu__QosRow; NULL: not asked for */
-	char unit; /* sacct --units: 0, or one of K M G T P */
+	char unit;		      /* sacct --units: 0, or one of K M G T P */
 	/* sacctmgr, sshare, sprio */
 	const struct cli_mgr_cell *mgr;
 	const Mu__ShareRow *share;

@@ -632,11 +632,10 @@ GET(user_long)
 		mu_buf_str(out, "Unknown");
 }
 
-/* Allocated, idle, other, total. */
-static void count_nodes(const struct cli_cell *c, size_t ret[4])
+void cli_group_nodes(const struct cli_group *g, size_t ret[4])
 {
-	for (size_t i = 0; i < c->group->count; i++) {
-		const Mu__NodeRow *n = c->group->node[i];
+	for (size_t i = 0; i < g->count; i++) {
+		const Mu__NodeRow *n = g->node[i];
 
 		if (n->base_state == NODE_IDLE && (n->alloc_cpus || (n->flags & NODE_FLAG_COMPLETING)))
 			ret[0]++;
@@ -649,11 +648,25 @@ static void count_nodes(const struct cli_cell *c, size_t ret[4])
 	}
 }
 
+void cli_group_cpus(const struct cli_group *g, size_t ret[4])
+{
+	for (size_t i = 0; i < g->count; i++) {
+		const Mu__NodeRow *n = g->node[i];
+		uint32_t cpus = cli_node_cpus(n), used = n->alloc_cpus < cpus ? n->alloc_cpus : cpus;
+		bool other = n->base_state != NODE_IDLE ||
+			     (n->flags & (NODE_FLAG_DRAIN | NODE_FLAG_NO_RESPOND | NODE_FLAG_FAIL));
+
+		ret[3] += cpus;
+		ret[0] += used;
+		ret[other ? 2 : 1] += cpus - used;
+	}
+}
+
 GET(node_ai)
 {
 	size_t n[4] = {0};
 
-	count_nodes(c, n);
+	cli_group_nodes(c->group, n);
 	mu_buf_printf(out, "%zu/%zu", n[0], n[1]);
 }
 
@@ -661,27 +674,16 @@ GET(node_aiot)
 {
 	size_t n[4] = {0};
 
-	count_nodes(c, n);
+	cli_group_nodes(c->group, n);
 	mu_buf_printf(out, "%zu/%zu/%zu/%zu", n[0], n[1], n[2], n[3]);
 }
 
 GET(cpu_aiot)
 {
-	uint64_t a = 0, idle = 0, other = 0, total = 0;
+	size_t n[4] = {0};
 
-	for (size_t i = 0; i < c->group->count; i++) {
-		const Mu__NodeRow *n = c->group->node[i];
-		uint32_t cpus = cli_node_cpus(n), used = n->alloc_cpus < cpus ? n->alloc_cpus : cpus;
-
-		total += cpus;
-		a += used;
-		if (n->base_state != NODE_IDLE ||
-		    (n->flags & (NODE_FLAG_DRAIN | NODE_FLAG_NO_RESPOND | NODE_FLAG_FAIL)))
-			other += cpus - used;
-		else
-			idle += cpus - used;
-	}
-	mu_buf_printf(out, "%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64, a, idle, other, total);
+	cli_group_cpus(c->group, n);
+	mu_buf_printf(out, "%zu/%zu/%zu/%zu", n[0], n[1], n[2], n[3]);
 }
 
 static const struct cli_column node_columns[] = {

@@ -2,6 +2,9 @@
 #include "cli/json.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void indent(struct cli_json *j)
@@ -49,8 +52,44 @@ static void put_string(struct mu_buf *out, const uint8_t *p, size_t len)
 	mu_buf_str(out, "\"");
 }
 
-static void begin(struct cli_json *j, const char *name)
+/* A name that YAML takes as it is. */
+static bool plain(const char *name)
 {
+	return *name && !strchr("-0123456789", *name) &&
+	       name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.[]")] == 0;
+}
+
+/* A member of a YAML map or list: on a line of its own, or behind the dash that it is the first one of. */
+static void begin_yaml(struct cli_json *j, const char *name)
+{
+	if (j->depth == 0) {
+		mu_buf_str(j->out, "---");
+		return;
+	}
+	if (j->dashed) {
+		mu_buf_str(j->out, " ");
+	} else {
+		j->depth--;
+		indent(j);
+		j->depth++;
+	}
+	j->dashed = false;
+	if (name && plain(name))
+		mu_buf_str(j->out, name);
+	else if (name)
+		put_string(j->out, (const uint8_t *)name, strlen(name));
+	mu_buf_str(j->out, name ? ":" : "-");
+}
+
+static void begin(struct cli_json *j, const char *name, bool value)
+{
+	if (j->yaml) {
+		begin_yaml(j, name);
+		if (value)
+			mu_buf_str(j->out, " ");
+		j->some = true;
+		return;
+	}
 	if (j->some)
 		mu_buf_str(j->out, ",");
 	if (j->depth)
@@ -64,18 +103,24 @@ static void begin(struct cli_json *j, const char *name)
 
 static void open_with(struct cli_json *j, const char *name, const char *bracket)
 {
-	begin(j, name);
-	mu_buf_str(j->out, bracket);
+	begin(j, name, false);
+	if (!j->yaml)
+		mu_buf_str(j->out, bracket);
+	j->dashed = j->yaml && !name && j->depth;
 	j->depth++;
 	j->some = false;
 }
 
-static void close_with(struct cli_json *j, const char *bracket)
+static void close_with(struct cli_json *j, const char *bracket, const char *empty)
 {
 	j->depth--;
-	if (j->some)
+	if (j->yaml && !j->some)
+		mu_buf_str(j->out, empty);
+	if (!j->yaml && j->some)
 		indent(j);
-	mu_buf_str(j->out, bracket);
+	if (!j->yaml)
+		mu_buf_str(j->out, bracket);
+	j->dashed = false;
 	j->some = true;
 }
 
@@ -86,7 +131,7 @@ void json_object(struct cli_json *j, const char *name)
 
 void json_object_end(struct cli_json *j)
 {
-	close_with(j, "}");
+	close_with(j, "}", " {}");
 }
 
 void json_array(struct cli_json *j, const char *name)
@@ -96,12 +141,12 @@ void json_array(struct cli_json *j, const char *name)
 
 void json_array_end(struct cli_json *j)
 {
-	close_with(j, "]");
+	close_with(j, "]", " []");
 }
 
 void json_bytes(struct cli_json *j, const char *name, const void *data, size_t len)
 {
-	begin(j, name);
+	begin(j, name, true);
 	put_string(j->out, data, len);
 }
 
@@ -112,19 +157,37 @@ void json_text(struct cli_json *j, const char *name, const char *text)
 
 void json_number(struct cli_json *j, const char *name, int64_t value)
 {
-	begin(j, name);
+	begin(j, name, true);
 	mu_buf_printf(j->out, "%" PRId64, value);
+}
+
+/* The shortest digits that give VALUE back; what is no number is null. */
+void json_real(struct cli_json *j, const char *name, double value)
+{
+	char text[40];
+
+	if (!isfinite(value)) {
+		json_null(j, name);
+		return;
+	}
+	for (int digits = 6; digits <= 17; digits++) {
+		snprintf(text, sizeof text, "%.*g", digits, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
+	begin(j, name, true);
+	mu_buf_str(j->out, text);
 }
 
 void json_bool(struct cli_json *j, const char *name, bool value)
 {
-	begin(j, name);
+	begin(j, name, true);
 	mu_buf_str(j->out, value ? "true" : "false");
 }
 
 void json_null(struct cli_json *j, const char *name)
 {
-	begin(j, name);
+	begin(j, name, true);
 	mu_buf_str(j->out, "null");
 }
 
@@ -134,5 +197,14 @@ void json_triple(struct cli_json *j, const char *name, bool set, bool infinite, 
 	json_bool(j, "set", set);
 	json_bool(j, "infinite", infinite);
 	json_number(j, "number", value);
+	json_object_end(j);
+}
+
+void json_triple_real(struct cli_json *j, const char *name, bool set, bool infinite, double value)
+{
+	json_object(j, name);
+	json_bool(j, "set", set);
+	json_bool(j, "infinite", infinite);
+	json_real(j, "number", value);
 	json_object_end(j);
 }

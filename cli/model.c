@@ -1,53 +1,74 @@
-/* cli/model.c: rows as JSON, in the data model v0.0.40: arrays for states, triples for numbers that may be
- * missing. */
+/* cli/model.c: rows as JSON or YAML: arrays for states, triples for numbers that may be missing. */
 #include "cli/model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "cli/array.h"
 #include "cli/column.h"
+#include "cli/model_parts.h"
+#include "cli/option.h"
 #include "proto/states.h"
 #include "proto/version.h"
 
-int cli_model_check(const char *model, struct mu_err *err)
-{
-	size_t skip = model && strncmp(model, "data_parser/", 12) == 0 ? 12 : 0;
+enum { MODEL_OLD = 40, MODEL = 41 };
 
-	if (!model || !*model || strcmp(model + skip, "v0.0.40") == 0 ||
-	    strncmp(model + skip, "v0.0.40+", 8) == 0)
-		return 0;
-	if (strcmp(model, "list") == 0) {
-		printf("Possible data_parser plugins:\ndata_parser/v0.0.40\n");
-		return 1;
-	}
-	return mu_fail(err, MU_EINVAL,
-		       "Invalid --json specification: \"%s\" (--json=list names what there is: v0.0.40)",
-		       model);
+bool cli_model_wanted(const struct cli_args *args)
+{
+	return cli_args_has(args, OPT_json) || cli_args_has(args, OPT_yaml);
 }
 
-void cli_model_begin(struct cli *c, struct cli_model *m)
+int cli_model_read(struct cli *c, const struct cli_args *args, struct mu_err *err)
 {
-	struct cli_json *j = &m->json;
+	bool yaml = cli_args_has(args, OPT_yaml);
+	const char *model = cli_args_value(args, yaml ? OPT_yaml : OPT_json);
+	size_t skip = model && strncmp(model, "data_parser/", 12) == 0 ? 12 : 0, len;
 
-	j->out = &m->out;
-	m->cli = c;
-	json_object(j, NULL);
-	json_object(j, "meta");
+	c->model = MODEL;
+	c->yaml = yaml;
+	if (!cli_model_wanted(args))
+		return 0;
+	if (yaml && cli_args_has(args, OPT_json))
+		return mu_fail(err, MU_EINVAL, "--json and --yaml: give one of them");
+	if (!model || !*model)
+		return 0;
+	if (strcmp(model, "list") == 0) {
+		printf("Possible data_parser plugins:\ndata_parser/v0.0.41\ndata_parser/v0.0.40\n");
+		return 1;
+	}
+	model += skip;
+	len = strcspn(model, "+");
+	if (len != 7 || (strncmp(model, "v0.0.41", len) != 0 && strncmp(model, "v0.0.40", len) != 0))
+		return mu_fail(err, MU_EINVAL,
+			       "Invalid --%s specification: \"%s\" (--%s=list names what there is: v0.0.41 "
+			       "and v0.0.40)",
+			       yaml ? "yaml" : "json", model, yaml ? "yaml" : "json");
+	c->model = model[6] == '0' ? MODEL_OLD : MODEL;
+	return 0;
+}
+
+static void put_meta(struct cli_json *j, struct cli *c)
+{
+	char parser[32];
+
+	snprintf(parser, sizeof parser, "data_parser/v0.0.%u", c->model ? c->model : MODEL);
 	json_object(j, "plugin");
 	json_text(j, "type", "");
 	json_text(j, "name", "");
-	json_text(j, "data_parser", "data_parser/v0.0.40");
+	json_text(j, "data_parser", parser);
 	json_text(j, "accounting_storage", "");
 	json_object_end(j);
 	json_object(j, "client");
-	json_text(j, "source", c->name);
-	json_text(j, "user", "");
-	json_text(j, "group", "");
+	json_text(j, "source", isatty(STDIN_FILENO) ? ttyname(STDIN_FILENO) : c->name);
+	json_text(j, "user", cli_user_name(&c->arena, getuid()));
+	json_text(j, "group", cli_group_name(&c->arena, getgid()));
 	json_object_end(j);
 	json_array(j, "command");
+	for (int i = 0; i < c->argc; i++)
+		json_text(j, NULL, c->argv[i]);
 	json_array_end(j);
 	/* Both spellings are read by programs in use. */
 	for (int k = 0; k < 2; k++) {
@@ -61,6 +82,18 @@ void cli_model_begin(struct cli *c, struct cli_model *m)
 		json_text(j, "cluster", c->conf.cluster);
 		json_object_end(j);
 	}
+}
+
+void cli_model_begin(struct cli *c, struct cli_model *m)
+{
+	struct cli_json *j = &m->json;
+
+	j->out = &m->out;
+	j->yaml = c->yaml;
+	m->cli = c;
+	json_object(j, NULL);
+	json_object(j, "meta");
+	put_meta(j, c);
 	m->meta_end = m->out.len;
 	json_object_end(j);
 }
@@ -69,7 +102,7 @@ void cli_model_begin(struct cli *c, struct cli_model *m)
 static void put_as_of(struct cli_model *m)
 {
 	struct mu_buf rest MU_CLEANUP(mu_buf_free) = {0};
-	struct cli_json j = {.out = &m->out, .depth = 2, .some = true};
+	struct cli_json j = {.out = &m->out, .depth = 2, .some = true, .yaml = m->json.yaml};
 
 	if (!m->cli->pos)
 		return;
@@ -96,42 +129,6 @@ int cli_model_end(struct cli_model *m)
 	return 0;
 }
 
-static void some(struct cli_json *j, const char *name, int64_t value)
-{
-	json_triple(j, name, value != 0, false, value);
-}
-
-static void when(struct cli_json *j, const char *name, int64_t usec)
-{
-	json_triple(j, name, true, false, usec / 1000000);
-}
-
-static void exit_code(struct cli_json *j, const char *name, int32_t code, int32_t signal)
-{
-	json_object(j, name);
-	json_array(j, "status");
-	json_text(j, NULL, signal ? "SIGNALED" : code ? "ERROR" : "SUCCESS");
-	json_array_end(j);
-	json_triple(j, "return_code", true, false, code);
-	json_object(j, "signal");
-	json_triple(j, "id", signal != 0, false, signal);
-	json_text(j, "name", signal ? cli_signal_name(signal) : "");
-	json_object_end(j);
-	json_object_end(j);
-}
-
-static void state(struct cli_json *j, const char *name, uint32_t value)
-{
-	json_array(j, name);
-	json_text(j, NULL, mu_job_state_long(value));
-	json_array_end(j);
-}
-
-static void with(struct cli_json *j, const char *name, const struct mu_buf *text)
-{
-	json_bytes(j, name, text->data, text->len);
-}
-
 static void path(struct cli_json *j, const char *name, const Mu__JobRow *job, ProtobufCBinaryData pattern,
 		 const char *none)
 {
@@ -141,9 +138,9 @@ static void path(struct cli_json *j, const char *name, const Mu__JobRow *job, Pr
 	with(j, name, &text);
 }
 
-static void job_resources(struct cli_json *j, const Mu__JobRow *job)
+/* A list of the older model, an object with the same list in the newer one. */
+static void job_nodes_old(struct cli_json *j, const Mu__JobRow *job)
 {
-	json_object(j, "job_resources");
 	json_text(j, "nodes", cli_job_nodes(job));
 	json_number(j, "allocated_cores", job->cpus_total);
 	json_number(j, "allocated_hosts", job->node_count);
@@ -157,6 +154,45 @@ static void job_resources(struct cli_json *j, const Mu__JobRow *job)
 		json_object_end(j);
 	}
 	json_array_end(j);
+}
+
+static void job_nodes(struct cli_json *j, const Mu__JobRow *job)
+{
+	json_object(j, "nodes");
+	json_number(j, "count", job->node_count);
+	json_text(j, "list", cli_job_nodes(job));
+	json_bool(j, "whole", cli_job_spec(job)->exclusive);
+	json_array(j, "allocation");
+	for (size_t i = 0; i < job->n_alloc; i++) {
+		const Mu__AllocNode *n = job->alloc[i];
+
+		json_object(j, NULL);
+		json_number(j, "index", (int64_t)i);
+		json_text(j, "name", n->node);
+		json_object(j, "cpus");
+		json_number(j, "count", n->cpus);
+		json_number(j, "used", n->cpus);
+		json_text(j, "list", n->cpu_list);
+		json_object_end(j);
+		json_object(j, "memory");
+		json_number(j, "used", (int64_t)n->mem_mib);
+		json_number(j, "allocated", (int64_t)n->mem_mib);
+		json_object_end(j);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_object_end(j);
+}
+
+static void job_resources(struct cli_json *j, const struct cli *c, const Mu__JobRow *job)
+{
+	json_object(j, "job_resources");
+	if (c->model == MODEL_OLD)
+		job_nodes_old(j, job);
+	else
+		job_nodes(j, job);
+	json_number(j, "cpus", job->cpus_total);
+	some(j, "threads_per_core", cli_job_spec(job)->threads_per_core);
 	json_object_end(j);
 }
 
@@ -186,6 +222,41 @@ static void job_request(struct cli_json *j, const Mu__JobRow *job, const Mu__Job
 	json_text(j, "system_comment", job->system_comment);
 	json_text(j, "wckey", s->wckey);
 	json_text(j, "resv_name", s->reservation);
+	json_text(j, "extra", cli_job_hint(s, "extra"));
+	json_text(j, "network", cli_job_hint(s, "network"));
+	json_text(j, "prefer", s->prefer);
+	json_text(j, "batch_features", s->batch_features);
+	json_text(j, "cluster_features", "");
+	json_text(j, "burst_buffer", "");
+	json_text(j, "container", "");
+	json_text(j, "mcs_label", cli_job_hint(s, "mcs-label"));
+	json_text(j, "federation_origin", "");
+	json_text(j, "failed_node", "");
+	some(j, "cores_per_socket", s->cores_per_socket);
+	some(j, "sockets_per_node", s->sockets_per_node);
+	some(j, "threads_per_core", s->threads_per_core);
+	some(j, "tasks_per_core", s->ntasks_per_core);
+	json_number(j, "tasks_per_socket", s->ntasks_per_socket);
+	json_number(j, "minimum_switches", s->switches);
+	json_number(j, "maximum_switch_wait_time", s->switches_wait_sec);
+	some(j, "minimum_tmp_disk_per_node", (int64_t)s->tmp_mib);
+	some(j, "time_minimum", s->time_min_sec / 60);
+	some(j, "core_spec", s->core_spec);
+	some(j, "thread_spec", s->thread_spec);
+	json_bool(j, "reboot", false);
+	json_text(j, "selinux_context", "");
+	json_array(j, "shared");
+	if (s->exclusive || s->oversubscribe)
+		json_text(j, NULL, s->exclusive ? "none" : "oversubscribe");
+	json_array_end(j);
+	json_array(j, "mail_type");
+	for (const char *p = s->mail_type ? s->mail_type : ""; *p;) {
+		size_t len = strcspn(p, ",");
+
+		json_bytes(j, NULL, p, len);
+		p += len + (p[len] == ',');
+	}
+	json_array_end(j);
 	json_bool(j, "contiguous", s->contiguous);
 	json_bool(j, "requeue", !s->has_requeue || s->requeue);
 	json_bool(j, "batch_flag", s->batch);
@@ -269,7 +340,7 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	json_triple(j, "het_job_id", true, false, job->het_job);
 	json_triple(j, "het_job_offset", true, false, job->het_offset);
 	json_text(j, "het_job_id_set", (char *)set.data);
-	state(j, "job_state", job->state);
+	state(j, "job_state", cli_job_state(job));
 	json_text(j, "state_reason", mu_job_reason_word(job->reason));
 	json_text(j, "state_description", job->reason_detail);
 	json_triple(j, "priority", true, false, job->priority);
@@ -279,6 +350,14 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	when(j, "submit_time", job->submit_usec);
 	when(j, "eligible_time", job->eligible_usec);
 	when(j, "start_time", job->start_usec ? job->start_usec : job->plan_start_usec);
+	when(j, "accrue_time", job->eligible_usec);
+	when(j, "suspend_time", job->suspend_usec);
+	when(j, "preempt_time", job->preempt_usec);
+	when(j, "preemptable_time", job->preempt_eligible_usec);
+	json_triple(j, "pre_sus_time", true, false, cli_job_suspended_sec(job, c->now_usec));
+	when(j, "resize_time", 0);
+	json_number(j, "association_id", job->assoc);
+	json_triple_real(j, "billable_tres", job->billing != 0, false, (double)job->billing);
 	when(j, "end_time",
 	     cli_job_end(job)				  ? cli_job_end(job)
 	     : job->start_usec && job->time_limit_sec > 0 ? cli_job_end_planned(job, c->now_usec)
@@ -296,164 +375,13 @@ void cli_model_job(struct cli_json *j, const struct cli *c, const Mu__JobRow *jo
 	path(j, "standard_error", job, s->std_err.len ? s->std_err : s->std_out, cli_job_output(job));
 	job_request(j, job, s);
 	gres_detail(j, job);
-	job_resources(j, job);
+	job_resources(j, c, job);
 	json_array(j, "flags");
 	json_array_end(j);
 	json_object_end(j);
 }
 
-static void texts(struct cli_json *j, const char *name, char *const *list, size_t count)
-{
-	json_array(j, name);
-	for (size_t i = 0; i < count; i++)
-		json_text(j, NULL, list[i]);
-	json_array_end(j);
-}
-
-static void node_devices(struct cli_json *j, const Mu__NodeRow *n)
-{
-	json_array(j, "gres_devices");
-	for (size_t i = 0; i < n->n_gres; i++)
-		for (size_t k = 0; k < n->gres[i]->n_unit; k++) {
-			const Mu__GresHave *g = n->gres[i];
-			const Mu__GresUnit *u = g->unit[k];
-
-			json_object(j, NULL);
-			json_text(j, "name", g->name);
-			json_text(j, "type", g->type);
-			json_number(j, "index", (int64_t)(g->first_index + k));
-			json_text(j, "uuid", u->uuid);
-			json_text(j, "pci", u->pci);
-			json_text(j, "product", u->product);
-			json_number(j, "memory", (int64_t)u->mem_mib);
-			json_text(j, "cores", u->cores);
-			json_text(j, "fault", u->fault);
-			json_array(j, "files");
-			json_text(j, NULL, k < g->n_file ? g->file[k] : "");
-			for (size_t m = 0; m < u->n_file; m++)
-				json_text(j, NULL, u->file[m]);
-			json_array_end(j);
-			json_array(j, "links");
-			for (size_t m = 0; m < u->n_link; m++)
-				json_number(j, NULL, u->link[m]);
-			json_array_end(j);
-			json_object_end(j);
-		}
-	json_array_end(j);
-}
-
-void cli_model_node(struct cli_json *j, const struct cli *c, const Mu__NodeRow *n,
-		    const char *const *partitions, size_t count)
-{
-	struct mu_buf gres MU_CLEANUP(mu_buf_free) = {0}, used MU_CLEANUP(mu_buf_free) = {0};
-	char words[128], *rest = words, *word;
-	uint32_t cpus = cli_node_cpus(n);
-	bool usable = n->base_state == NODE_IDLE &&
-		      !(n->flags & (NODE_FLAG_DRAIN | NODE_FLAG_NO_RESPOND | NODE_FLAG_FAIL));
-
-	cli_node_gres(n, &gres);
-	cli_node_gres_used(n, &used);
-	json_object(j, NULL);
-	json_text(j, "name", n->name);
-	json_text(j, "hostname",
-		  n->conf && n->conf->hostname && *n->conf->hostname ? n->conf->hostname : n->name);
-	json_text(j, "address", n->conf && n->conf->addr && *n->conf->addr ? n->conf->addr : n->name);
-	json_number(j, "port", n->port);
-	json_text(j, "cluster_name", c->conf.cluster);
-	json_text(j, "architecture", n->arch);
-	json_text(j, "operating_system", n->os);
-	json_text(j, "version", n->version);
-	mu_node_state_scontrol(n->base_state, n->flags, n->alloc_cpus, cpus, words);
-	json_array(j, "state");
-	while ((word = strsep(&rest, "+")))
-		json_text(j, NULL, word);
-	json_array_end(j);
-	texts(j, "partitions", (char *const *)partitions, count);
-	texts(j, "features", n->conf ? n->conf->feature : NULL, n->conf ? n->conf->n_feature : 0);
-	texts(j, "active_features", n->conf ? n->conf->feature : NULL, n->conf ? n->conf->n_feature : 0);
-	json_number(j, "boards", 1);
-	json_number(j, "sockets", cli_node_sockets(n));
-	json_number(j, "cores", cli_node_cores(n));
-	json_number(j, "threads", cli_node_threads(n));
-	json_number(j, "cpus", cpus);
-	json_number(j, "effective_cpus", cpus);
-	json_number(j, "alloc_cpus", n->alloc_cpus);
-	json_number(j, "alloc_idle_cpus", usable && n->alloc_cpus < cpus ? cpus - n->alloc_cpus : 0);
-	json_number(j, "idle_cpus", usable && n->alloc_cpus < cpus ? cpus - n->alloc_cpus : 0);
-	json_number(j, "real_memory", (int64_t)cli_node_memory(n));
-	json_number(j, "alloc_memory", (int64_t)n->alloc_mem_mib);
-	json_triple(j, "free_mem", n->free_mem_mib != 0, false, (int64_t)n->free_mem_mib);
-	json_number(j, "free_memory", (int64_t)n->free_mem_mib);
-	json_triple(j, "cpu_load", true, false, n->load_centi);
-	json_number(j, "temporary_disk", (int64_t)n->tmp_disk_mib);
-	json_number(j, "weight", n->conf && n->conf->weight ? n->conf->weight : 1);
-	with(j, "gres", &gres);
-	with(j, "gres_used", &used);
-	mu_buf_reset(&gres);
-	cli_node_gres_drain(n, &gres);
-	with(j, "gres_drained", &gres);
-	node_devices(j, n);
-	json_text(j, "reason", n->reason);
-	when(j, "reason_changed_at", n->reason_usec);
-	json_text(j, "reason_set_by_user", n->reason_user);
-	when(j, "boot_time", n->boot_usec);
-	when(j, "slurmd_start_time", n->agent_start_usec);
-	when(j, "last_busy", n->last_busy_usec);
-	when(j, "resume_after", n->resume_usec);
-	json_text(j, "comment", n->comment);
-	json_text(j, "extra", n->extra);
-	json_text(j, "instance_id", n->instance_id);
-	json_text(j, "instance_type", n->instance_type);
-	mu_buf_reset(&gres);
-	cli_node_tres(n, &gres);
-	with(j, "tres", &gres);
-	mu_buf_reset(&gres);
-	cli_node_tres_used(n, &gres);
-	with(j, "tres_used", &gres);
-	json_object_end(j);
-}
-
-void cli_model_partition(struct cli_json *j, const struct cli *c, const Mu__PartitionRow *row)
-{
-	static const Mu__PartitionConf none = MU__PARTITION_CONF__INIT;
-	const Mu__PartitionConf *p = row->conf ? row->conf : &none;
-
-	json_object(j, NULL);
-	json_text(j, "name", p->name);
-	json_text(j, "cluster", c->conf.cluster);
-	json_object(j, "nodes");
-	json_text(j, "configured", p->nodes);
-	json_text(j, "allowed_allocation", p->alloc_nodes);
-	json_number(j, "total", row->total_nodes);
-	json_object_end(j);
-	json_object(j, "cpus");
-	json_number(j, "total", row->total_cpus);
-	json_object_end(j);
-	json_object(j, "maximums");
-	json_triple(j, "nodes", p->has_max_nodes, !p->has_max_nodes, p->max_nodes);
-	json_triple(j, "time", p->max_time_sec > 0, p->max_time_sec < 0 || !p->has_max_time_sec,
-		    p->max_time_sec > 0 ? p->max_time_sec / 60 : 0);
-	json_object_end(j);
-	json_object(j, "minimums");
-	json_number(j, "nodes", p->min_nodes);
-	json_object_end(j);
-	json_object(j, "defaults");
-	json_triple(j, "time", p->has_default_time_sec, false, p->default_time_sec / 60);
-	json_object_end(j);
-	json_object(j, "priority");
-	json_number(j, "job_factor", p->has_priority_job_factor ? p->priority_job_factor : 1);
-	json_number(j, "tier", p->has_priority_tier ? p->priority_tier : 1);
-	json_object_end(j);
-	json_object(j, "partition");
-	json_array(j, "state");
-	json_text(j, NULL, p->state ? p->state : "UP");
-	json_array_end(j);
-	json_object_end(j);
-	json_bool(j, "default", p->is_default);
-	json_object_end(j);
-}
-
-static void history_step(struct cli_json *j, const Mu__StepRow *s)
+void cli_model_step(struct cli_json *j, const Mu__StepRow *s)
 {
 	char id[32];
 
@@ -598,7 +526,7 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_bytes(j, "working_directory", s->work_dir.data, s->work_dir.len);
 	json_array(j, "steps");
 	for (size_t i = 0; i < row->n_step; i++)
-		history_step(j, row->step[i]);
+		cli_model_step(j, row->step[i]);
 	json_array_end(j);
 	json_object_end(j);
 }

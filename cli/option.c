@@ -211,8 +211,8 @@ void cli_args_environment(struct cli_args *args, unsigned command, const char *(
 	}
 }
 
-void cli_args_append(struct cli_args *args, const struct cli_args *from, enum cli_level level, const int *only,
-		     size_t count, struct mu_arena *arena)
+void cli_args_append(struct cli_args *args, const struct cli_args *from, enum cli_level level,
+		     const int *only, size_t count, struct mu_arena *arena)
 {
 	for (size_t i = 0; i < from->count; i++) {
 		const struct cli_given *g = &from->given[i];
@@ -442,9 +442,11 @@ int cli_begin(struct cli *c, int argc, char **argv, bool stop_at_word, struct cl
 		cli_version(stdout);
 		return 1;
 	}
-	c->as_of = cli_args_has(ret, OPT_as_of) && !cli_args_has(ret, OPT_json);
-	c->pin = c->as_of || cli_args_has(ret, OPT_json);
-	rc = cli_args_has(ret, OPT_json) ? cli_model_check(cli_args_value(ret, OPT_json), &err) : 0;
+	c->argc = argc;
+	c->argv = argv;
+	c->as_of = cli_args_has(ret, OPT_as_of) && !cli_model_wanted(ret);
+	c->pin = c->as_of || cli_model_wanted(ret);
+	rc = cli_model_read(c, ret, &err);
 	if (rc < 0) {
 		cli_error(c, "%s", err.text);
 		*ret_exit = 1;
@@ -488,8 +490,8 @@ int cli_each_cluster(struct cli *c, const struct cli_args *args, cli_cluster_fn 
 	}
 	if (count == 1 && strcasecmp(names[0], own.cluster) == 0)
 		return run(c, args, true);
-	if (cli_args_has(args, OPT_json)) {
-		cli_error(c, "--json shows one cluster at a time");
+	if (cli_model_wanted(args)) {
+		cli_error(c, "--json and --yaml show one cluster at a time");
 		return 1;
 	}
 	c->many = true;

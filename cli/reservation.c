@@ -10,6 +10,7 @@
 #include "cli/column.h"
 #include "cli/filter.h"
 #include "cli/model.h"
+#include "cli/model_parts.h"
 #include "proto/base/bits.h"
 #include "proto/conf.h"
 #include "proto/hostlist.h"
@@ -149,19 +150,39 @@ static void show_one(struct scontrol *s, const Mu__ReservationRow *r, void **nod
 	printf(s->oneline ? "\n" : "\n\n");
 }
 
-static void put_json(struct cli_json *j, const struct cli *c, const Mu__ReservationRow *r)
+static void put_json(struct cli_json *j, const struct cli *c, const Mu__ReservationRow *r, void **nodes,
+		     size_t node_count)
 {
 	struct mu_arena arena = {0};
+	uint32_t n, cores, cpus;
+	size_t words;
+	char **flags = cli_split(&arena, flags_of(&arena, r), &words);
 
+	sizes(r, nodes, node_count, &n, &cores, &cpus);
 	json_object(j, NULL);
 	json_text(j, "name", r->name);
-	json_number(j, "start_time", start_of(c, r) / 1000000);
-	json_number(j, "end_time", (start_of(c, r) + r->end_usec - r->start_usec) / 1000000);
+	when(j, "start_time", start_of(c, r));
+	when(j, "end_time", start_of(c, r) + r->end_usec - r->start_usec);
 	json_text(j, "node_list", r->nodes);
+	json_number(j, "node_count", n);
+	json_number(j, "core_count", cores);
+	json_array(j, "core_specializations");
+	for (size_t i = 0; i < r->n_cores; i++) {
+		json_object(j, NULL);
+		json_text(j, "node", r->cores[i]->node);
+		json_text(j, "core", r->cores[i]->cpu_list);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_text(j, "tres", mu_arena_printf(&arena, "cpu=%u", cpus));
 	json_text(j, "partition", r->partition);
 	json_text(j, "features", r->features);
 	json_text(j, "licenses", r->licenses);
-	json_text(j, "flags", flags_of(&arena, r));
+	json_text(j, "burst_buffer", "");
+	texts(j, "flags", flags, words);
+	json_object(j, "purge_completed");
+	json_triple(j, "time", r->purge_sec != 0, false, r->purge_sec);
+	json_object_end(j);
 	json_text(j, "users", r->n_user ? names(&arena, r->user, r->n_user, r->deny_users) : "");
 	json_text(j, "groups", r->n_group ? names(&arena, r->group, r->n_group, false) : "");
 	json_text(j, "accounts",
@@ -196,7 +217,7 @@ int scontrol_show_reservations(struct scontrol *s, char **words, size_t count)
 			continue;
 		shown++;
 		if (s->json)
-			put_json(&m.json, s->cli, rows[i]);
+			put_json(&m.json, s->cli, rows[i], nodes, node_count);
 		else
 			show_one(s, rows[i], nodes, node_count);
 	}

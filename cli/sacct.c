@@ -276,7 +276,7 @@ static int list(struct sacct *s)
 	struct mu_err err = {0};
 	void **rows;
 	size_t count;
-	bool json = cli_args_has(s->args, OPT_json), env = cli_args_has(s->args, OPT_env_vars),
+	bool json = cli_model_wanted(s->args), env = cli_args_has(s->args, OPT_env_vars),
 	     scripts = env || cli_args_has(s->args, OPT_batch_script);
 	int rc = s->ids && whole_hetjob(s) > 0 ? widen(s, &err) : 0;
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/model.h"
+
 /* ---- limits by their rows ---- */
 
 enum { A = 1, Q = 2, AQ = 3, COUNT = 0, WALL = 1, TRES = 2 };
@@ -737,6 +739,10 @@ int cli_sacctmgr(struct cli *c, int argc, char **argv)
 		return say_error(m, &err);
 	if (c->at && verb_of(args.words[0]) != V_LIST && verb_of(args.words[0]) != V_DUMP) {
 		cli_error(c, "--at is for what shows, and changes nothing: show, list, dump");
+		return 1;
+	}
+	if (cli_model_wanted(&args) && verb_of(args.words[0]) != V_LIST) {
+		cli_error(c, "--json and --yaml are for what shows: show, list");
 		return 1;
 	}
 	switch (verb_of(args.words[0])) {

@@ -115,6 +115,14 @@ int mgr_add(struct mgr *m, enum mgr_entity e);
 int mgr_modify(struct mgr *m, enum mgr_entity e);
 int mgr_delete(struct mgr *m, enum mgr_entity e);
 int mgr_list(struct mgr *m, enum mgr_entity e);
+/* The same with --json or --yaml (sacctmgr_json.c). */
+int mgr_list_json(struct mgr *m, enum mgr_entity e);
+/* Do the words of the line ask for it? */
+bool mgr_account_wanted(const struct mgr *m, const Mu__AccountRow *a);
+bool mgr_user_wanted(const struct mgr *m, const Mu__UserRow *u);
+bool mgr_assoc_wanted(const struct mgr *m, const Mu__AssocRow *a);
+bool mgr_qos_wanted(const struct mgr *m, const Mu__QosRow *q);
+bool mgr_cluster_wanted(const struct mgr *m);
 /* ---- sacctmgr_info.c: exit codes ---- */
 int mgr_show_config(struct mgr *m);
 int mgr_show_stats(struct mgr *m);

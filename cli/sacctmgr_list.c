@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/column.h"
+#include "cli/model.h"
 #include "cli/sacctmgr.h"
 #include "proto/base/map.h"
 #include "proto/event.pb-c.h"
@@ -440,7 +441,7 @@ static int close_list(struct listing *l)
 	return 0;
 }
 
-static bool assoc_wanted(const struct mgr *m, const Mu__AssocRow *a)
+bool mgr_assoc_wanted(const struct mgr *m, const Mu__AssocRow *a)
 {
 	const char *ids = mgr_value(m, F_ID, false);
 
@@ -466,7 +467,7 @@ static int list_assocs(struct mgr *m, const char *fallback, bool users, bool acc
 		const Mu__AssocRow *a = m->assoc[i];
 		bool user = a->user && *a->user;
 
-		if (!assoc_wanted(m, a) || (user ? !users : !accounts))
+		if (!mgr_assoc_wanted(m, a) || (user ? !users : !accounts))
 			continue;
 		if ((users && !accounts && !mgr_listed(m, F_NAME, a->user)) ||
 		    (accounts && !users && !mgr_listed(m, F_NAME, a->account)))
@@ -489,6 +490,11 @@ static bool with_assoc(const struct mgr *m)
 	return mgr_find(m, F_WITH_ASSOC, false) || cli_args_has(m->args, OPT_mgr_associations);
 }
 
+bool mgr_account_wanted(const struct mgr *m, const Mu__AccountRow *a)
+{
+	return mgr_listed(m, F_NAME, a->name) && mgr_listed(m, F_ACCOUNT, a->name);
+}
+
 static int list_accounts(struct mgr *m)
 {
 	struct listing l;
@@ -505,11 +511,21 @@ static int list_accounts(struct mgr *m)
 						       : "Account,Description,Organization"))
 		return 1;
 	for (size_t i = 0; i < m->accounts; i++) {
-		const char *name = m->account[i]->name;
-		if (mgr_listed(m, F_NAME, name) && mgr_listed(m, F_ACCOUNT, name))
+		if (mgr_account_wanted(m, m->account[i]))
 			put(&l, &(struct cli_mgr_cell){.m = m, .account = m->account[i]});
 	}
 	return close_list(&l);
+}
+
+bool mgr_user_wanted(const struct mgr *m, const Mu__UserRow *u)
+{
+	bool in = !mgr_find(m, F_ACCOUNT, false);
+
+	for (size_t k = 0; k < m->assocs && !in; k++)
+		in = m->assoc[k]->user && strcmp(m->assoc[k]->user, u->name) == 0 &&
+		     mgr_listed(m, F_ACCOUNT, m->assoc[k]->account);
+	return in && mgr_listed(m, F_NAME, u->name) && mgr_listed(m, F_USER, u->name) &&
+	       mgr_listed(m, F_DEFAULT_ACCOUNT, u->default_account);
 }
 
 static int list_users(struct mgr *m)
@@ -527,16 +543,15 @@ static int list_users(struct mgr *m)
 						       : "User,DefaultAccount,AdminLevel"))
 		return 1;
 	for (size_t i = 0; i < m->users; i++) {
-		const char *name = m->user[i]->name;
-		bool in = !mgr_find(m, F_ACCOUNT, false);
-		for (size_t k = 0; k < m->assocs && !in; k++)
-			in = m->assoc[k]->user && strcmp(m->assoc[k]->user, name) == 0 &&
-			     mgr_listed(m, F_ACCOUNT, m->assoc[k]->account);
-		if (in && mgr_listed(m, F_NAME, name) && mgr_listed(m, F_USER, name) &&
-		    mgr_listed(m, F_DEFAULT_ACCOUNT, m->user[i]->default_account))
+		if (mgr_user_wanted(m, m->user[i]))
 			put(&l, &(struct cli_mgr_cell){.m = m, .user = m->user[i]});
 	}
 	return close_list(&l);
+}
+
+bool mgr_qos_wanted(const struct mgr *m, const Mu__QosRow *q)
+{
+	return mgr_listed(m, F_NAME, q->name) && mgr_listed(m, F_QOS, q->name);
 }
 
 static int list_qos(struct mgr *m)
@@ -563,10 +578,15 @@ static int list_qos(struct mgr *m)
 		if (!q)
 			break;
 		id = next;
-		if (mgr_listed(m, F_NAME, q->name) && mgr_listed(m, F_QOS, q->name))
+		if (mgr_qos_wanted(m, q))
 			put(&l, &(struct cli_mgr_cell){.m = m, .qos = q, .limits = q->limits});
 	}
 	return close_list(&l);
+}
+
+bool mgr_cluster_wanted(const struct mgr *m)
+{
+	return mgr_listed(m, F_NAME, m->cli->conf.cluster) && mgr_listed(m, F_CLUSTER, m->cli->conf.cluster);
 }
 
 static int list_cluster(struct mgr *m)
@@ -579,7 +599,7 @@ static int list_cluster(struct mgr *m)
 		      "MaxSubmit,MaxWall,"
 		      "QOS,DefaultQOS"))
 		return 1;
-	if (mgr_listed(m, F_NAME, m->cli->conf.cluster) && mgr_listed(m, F_CLUSTER, m->cli->conf.cluster))
+	if (mgr_cluster_wanted(m))
 		put(&l, &(struct cli_mgr_cell){.m = m, .assoc = root, .limits = root ? root->limits : NULL});
 	return close_list(&l);
 }
@@ -810,6 +830,8 @@ static int list_problems(struct mgr *m)
 
 int mgr_list(struct mgr *m, enum mgr_entity e)
 {
+	if (cli_model_wanted(m->args))
+		return mgr_list_json(m, e);
 	switch (e) {
 	case MGR_ACCOUNT:
 		return list_accounts(m);

@@ -1,71 +1,70 @@
 /* cli/scontrol.c: the verbs of scontrol, and its prompt. */
 #include "cli/scontrol.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
-#include "cli/array.h"
-#include "cli/column.h"
-#include "cli/filter.h"
+#include "cli/model.h"
 #include "proto/conf.h"
 #include "proto/conf_fold.h"
-#include "proto/states.h"
 #include "proto/version.h"
 
-enum { PROMPT_WORDS_MAX = 256, IDS_MAX = 10000, PING_MSEC = 3000 };
+enum { PROMPT_WORDS_MAX = 256 };
 
-int scontrol_ids(struct scontrol *s, char **words, size_t count, struct cli_job_id **ret, size_t *ret_count,
-		 struct mu_err *err)
+/* "primary", "backup", or where there are several "backup2". */
+static const char *place_of(struct scontrol *s, const struct cli_conf *conf, unsigned i)
 {
-	struct mu_arena *a = &s->cli->arena;
-	size_t cap = 1, n = 0;
-	struct cli_job_id *id;
-
-	for (size_t i = 0; i < count; i++) {
-		cap++;
-		for (const char *p = words[i]; *p; p++)
-			cap += *p == ',';
-	}
-	id = mu_arena_alloc(a, cap * sizeof *id);
-	for (size_t i = 0; i < count; i++) {
-		size_t pieces;
-		const char *text = strncasecmp(words[i], "jobid=", 6) == 0 ? words[i] + 6 : words[i];
-		char **list = cli_split(a, text, &pieces);
-
-		for (size_t k = 0; k < pieces; k++) {
-			char *word = list[k];
-
-			while (strchr(word, '[') && !strchr(word, ']') && k + 1 < pieces)
-				word = mu_arena_printf(a, "%s,%s", word, list[++k]);
-			if (cli_job_id_parse(a, word, &id[n++], NULL))
-				return mu_fail(err, MU_EJOBID, "Invalid job id specified for job %s", word);
-		}
-	}
-	*ret = id;
-	*ret_count = n;
-	return 0;
+	return i == 0			? "primary"
+	       : conf->controllers == 2 ? "backup"
+					: mu_arena_printf(&s->cli->arena, "backup%u", i);
 }
 
-/* Says so when a verb has more than MOST words behind it. */
-static bool too_many(struct scontrol *s, const char *verb, size_t count, size_t most)
+static bool is_up(const Mu__PingReply *reply, const char *name)
 {
-	if (count > most)
-		cli_error(s->cli, "too many arguments for keyword:%s", verb);
-	return count > most;
+	for (size_t k = 0; reply && k < reply->n_controller; k++) {
+		const Mu__ControllerState *c = reply->controller[k];
+
+		if (c->name && strcmp(c->name, name) == 0)
+			return c->role && strcmp(c->role, "down") != 0;
+	}
+	return false;
+}
+
+static int ping_json(struct scontrol *s, const struct cli_conf *conf, const Mu__PingReply *reply,
+		     int64_t latency_usec)
+{
+	struct cli_model m = {0};
+	struct cli_json *j = &m.json;
+
+	cli_model_begin(s->cli, &m);
+	json_array(j, "pings");
+	for (unsigned i = 0; i < conf->controllers; i++) {
+		bool up = is_up(reply, conf->controller[i].name);
+
+		json_object(j, NULL);
+		json_text(j, "hostname", conf->controller[i].name);
+		json_text(j, "pinged", up ? "UP" : "DOWN");
+		json_bool(j, "responding", up);
+		json_number(j, "latency", up ? latency_usec : 0);
+		json_text(j, "mode", place_of(s, conf, i));
+		json_bool(j, "primary", i == 0);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	cli_model_end(&m);
+	return reply ? 0 : 1;
 }
 
 int scontrol_ping(struct scontrol *s, FILE *out)
 {
 	Mu__Request request = MU__REQUEST__INIT;
 	Mu__PingAsk ask = MU__PING_ASK__INIT;
+	const Mu__PingReply *said = NULL;
 	struct cli_conf conf;
 	struct mu_err err = {0};
 	Mu__Reply *reply = NULL;
-	bool answered;
+	int64_t began = cli_now_usec();
 
 	if (cli_conf_read(&s->cli->arena, &conf, &err)) {
 		cli_error(s->cli, "%s", err.text);
@@ -73,275 +72,14 @@ int scontrol_ping(struct scontrol *s, FILE *out)
 	}
 	request.ask_case = MU__REQUEST__ASK_PING;
 	request.ping = &ask;
-	answered =
-	    cli_ask_done(s->cli, &request, &reply, &err) == 0 && reply->answer_case == MU__REPLY__ANSWER_PING;
-	for (unsigned i = 0; i < conf.controllers; i++) {
-		const char *which = i == 0		    ? "primary"
-				    : conf.controllers == 2 ? "backup"
-							    : mu_arena_printf(&s->cli->arena, "backup%u", i);
-		bool up = false;
-
-		for (size_t k = 0; answered && k < reply->ping->n_controller; k++) {
-			const Mu__ControllerState *c = reply->ping->controller[k];
-
-			if (c->name && strcmp(c->name, conf.controller[i].name) == 0)
-				up = c->role && strcmp(c->role, "down") != 0;
-		}
-		fprintf(out, "Slurmctld(%s) at %s is %s\n", which, conf.controller[i].name,
-			up ? "UP" : "DOWN");
-	}
-	return answered ? 0 : 1;
-}
-
-/* ---- jobs ---- */
-
-static Mu__Event *new_event(struct mu_arena *a)
-{
-	Mu__Event *e = mu_arena_alloc(a, sizeof *e);
-
-	mu__event__init(e);
-	return e;
-}
-
-static int send_event(struct scontrol *s, Mu__Event *event, Mu__Reply **ret, struct mu_err *err)
-{
-	Mu__Request request = MU__REQUEST__INIT;
-	Mu__EventAsk ask = MU__EVENT_ASK__INIT;
-
-	ask.event = event;
-	request.ask_case = MU__REQUEST__ASK_EVENT;
-	request.event = &ask;
-	return cli_ask(s->cli, &request, ret, err);
-}
-
-static void job_failed(const struct scontrol *s, const char *verb, uint32_t job, int code, const char *text)
-{
-	const char *said = text && *text ? text : mu_strerror(code);
-
-	if (code == MU_EJOBID || code == MU_EALREADYDONE)
-		fprintf(stderr, "%s for job %u\n", mu_strerror(code), job);
-	else
-		fprintf(stderr, "%s for job %u\n", said, job);
-	if (strcmp(verb, "hold") == 0 || strcmp(verb, "uhold") == 0 || strcmp(verb, "release") == 0)
-		fprintf(stderr, "slurm_suspend error: %s\n", code == MU_EJOBID ? mu_strerror(code) : said);
-}
-
-static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, size_t count,
-		       Mu__ArrayTasks **some, size_t n_some, Mu__Event *e)
-{
-	struct mu_arena *a = &s->cli->arena;
-
-	if (strcmp(verb, "top") == 0) {
-		Mu__JobTop *t = mu_arena_alloc(a, sizeof *t);
-
-		mu__job_top__init(t);
-		t->job = jobs;
-		t->n_job = count;
-		e->kind_case = MU__EVENT__KIND_JOB_TOP;
-		e->job_top = t;
-	} else if (strcmp(verb, "suspend") == 0 || strcmp(verb, "resume") == 0) {
-		Mu__JobSuspend *p = mu_arena_alloc(a, sizeof *p);
-
-		mu__job_suspend__init(p);
-		p->job = jobs;
-		p->n_job = count;
-		p->some = some;
-		p->n_some = n_some;
-		p->has_resume = 1;
-		p->resume = strcmp(verb, "resume") == 0;
-		e->kind_case = MU__EVENT__KIND_JOB_SUSPEND;
-		e->job_suspend = p;
-	} else if (strcmp(verb, "requeue") == 0 || strcmp(verb, "requeuehold") == 0) {
-		Mu__JobRequeue *q = mu_arena_alloc(a, sizeof *q);
-
-		mu__job_requeue__init(q);
-		q->job = jobs;
-		q->n_job = count;
-		q->some = some;
-		q->n_some = n_some;
-		q->has_hold = 1;
-		q->hold = strcmp(verb, "requeuehold") == 0;
-		e->kind_case = MU__EVENT__KIND_JOB_REQUEUE;
-		e->job_requeue = q;
-	} else {
-		Mu__JobHold *h = mu_arena_alloc(a, sizeof *h);
-
-		mu__job_hold__init(h);
-		h->job = jobs;
-		h->n_job = count;
-		h->some = some;
-		h->n_some = n_some;
-		h->has_release = 1;
-		h->release = strcmp(verb, "release") == 0;
-		/* "hold" by an operator is the operator's hold, "uhold" the user's: the controller looks at
-		 * who asks. */
-		h->has_by_admin = 1;
-		h->by_admin = strcmp(verb, "hold") == 0;
-		e->kind_case = MU__EVENT__KIND_JOB_HOLD;
-		e->job_hold = h;
-	}
-	return true;
-}
-
-int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	struct cli_job_id *id;
-	size_t ids, kept = 0;
-	struct mu_err err = {0};
-	Mu__Reply *reply;
-	Mu__Event *e = new_event(&s->cli->arena);
-	uint32_t *jobs;
-	Mu__ArrayTasks **some;
-	size_t n_some = 0;
-	int rc = 0;
-
-	bool special = count && strncmp(verb, "requeue", 7) == 0 && strncasecmp(words[0], "State=", 6) == 0;
-	if (special && strcasecmp(words[0] + 6, "SpecialExit") != 0 &&
-	    strcasecmp(words[0] + 6, "SPECIAL_EXIT") != 0) {
-		cli_error(s->cli,
-			  "Invalid job state \"%s\": a job is requeued in State=SpecialExit or without one",
-			  words[0] + 6);
-		return 1;
-	}
-	words += special;
-	count -= special;
-	bool incomplete =
-	    count && strncmp(verb, "requeue", 7) == 0 && strcasecmp(words[0], "incomplete") == 0;
-	words += incomplete;
-	count -= incomplete;
-	if (!count) {
-		cli_error(s->cli, "too few arguments for keyword:%s", verb);
-		return 1;
-	}
-	if (strncasecmp(words[0], "name=", 5) == 0 || strncasecmp(words[0], "jobname=", 8) == 0) {
-		cli_error(
-		    s->cli,
-		    "%s by name is not supported: give job ids, such as those of squeue -h -o %%i -n NAME",
-		    verb);
-		return 1;
-	}
-	if (scontrol_ids(s, words, count, &id, &ids, &err)) {
-		fprintf(stderr, "%s\n", err.text);
-		return 1;
-	}
-	if (!ids) {
-		fprintf(stderr, "Invalid job id specified for job %s\n", words[0]);
-		return 1;
-	}
-	jobs = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *jobs);
-	some = mu_arena_alloc(&s->cli->arena, (ids + 1) * sizeof *some);
-	for (size_t i = 0; i < ids; i++) {
-		if (cli_component(s->cli, &id[i], &jobs[kept], &err)) {
-			job_failed(s, verb, id[i].job, err.code, NULL);
-			rc = 1;
-		} else if (id[i].has_task && strcmp(verb, "top") == 0) {
-			cli_error(s->cli, "top takes jobs, not tasks of an array: %u", id[i].job);
-			return 1;
-		} else if (id[i].has_task) {
-			some[n_some++] = cli_array_some(&s->cli->arena, &id[i]);
-		} else {
-			kept++;
-		}
-	}
-	if (kept + n_some > IDS_MAX) {
-		cli_error(s->cli, "at most %d jobs at once", IDS_MAX);
-		return 1;
-	}
-	if (!kept && !n_some)
-		return rc;
-	fill_event(s, verb, jobs, kept, some, n_some, e);
-	if (special)
-		e->job_requeue->has_special = e->job_requeue->special = 1;
-	if (incomplete)
-		e->job_requeue->has_incomplete = e->job_requeue->incomplete = 1;
-	if (send_event(s, e, &reply, &err)) {
-		fprintf(stderr, "slurm_%s error: %s\n", verb, err.text);
-		return 1;
-	}
-	if (reply->code && !reply->n_verdict) {
-		for (size_t i = 0; i < kept; i++)
-			job_failed(s, verb, jobs[i], reply->code, reply->text);
-		for (size_t i = 0; i < n_some; i++)
-			job_failed(s, verb, some[i]->job, reply->code, reply->text);
-		rc = 1;
-	}
-	for (size_t i = 0; i < reply->n_verdict; i++) {
-		if (reply->verdict[i]->code) {
-			job_failed(s, verb, reply->verdict[i]->job, reply->verdict[i]->code,
-				   reply->verdict[i]->text);
-			rc = 1;
-		}
-	}
-	return rc;
-}
-
-/* ---- write batch_script ---- */
-
-static int fetch_blob(struct scontrol *s, const Mu__JobRow *job, struct mu_buf *out, struct mu_err *err)
-{
-	uint64_t total = 1;
-
-	while (out->len < total) {
-		Mu__Request request = MU__REQUEST__INIT;
-		Mu__BlobAsk ask = MU__BLOB_ASK__INIT;
-		Mu__Reply *reply;
-		int rc;
-
-		ask.has_hash = ask.has_offset = ask.has_job = 1;
-		ask.hash = cli_job_spec(job)->script_hash;
-		ask.offset = out->len;
-		ask.job = job->id;
-		request.ask_case = MU__REQUEST__ASK_BLOB;
-		request.blob = &ask;
-		rc = cli_ask_done(s->cli, &request, &reply, err);
-		if (rc)
-			return rc;
-		if (reply->answer_case != MU__REPLY__ANSWER_BLOB || !reply->blob->data.len)
-			break;
-		mu_buf_add(out, reply->blob->data.data, reply->blob->data.len);
-		total = reply->blob->total;
-	}
-	return 0;
-}
-
-int scontrol_write(struct scontrol *s, char **words, size_t count)
-{
-	struct mu_buf script MU_CLEANUP(mu_buf_free) = {0};
-	struct cli_job_id *id;
-	struct mu_err err = {0};
-	Mu__JobRow **rows;
-	const char *file;
-	size_t ids, n;
-	FILE *f;
-
-	if (count < 2 || strcasecmp(words[0], "batch_script") != 0) {
-		cli_error(s->cli, "write knows only: write batch_script JOB [FILE|-]");
-		return 1;
-	}
-	if (scontrol_ids(s, words + 1, 1, &id, &ids, &err) ||
-	    scontrol_load_jobs(s, id, ids, &rows, &n, &err) || ids != 1) {
-		fprintf(stderr, "job script retrieval failed: %s\n",
-			err.code && err.code != MU_EJOBID ? err.text : mu_strerror(MU_EJOBID));
-		return 1;
-	}
-	if (!cli_job_spec(rows[0])->batch || fetch_blob(s, rows[0], &script, &err)) {
-		fprintf(stderr, "job script retrieval failed: %s\n",
-			err.code ? err.text : "The job has no batch script");
-		return 1;
-	}
-	file = count > 2 ? words[2] : mu_arena_printf(&s->cli->arena, "slurm-%u.sh", rows[0]->id);
-	if (strcmp(file, "-") == 0) {
-		fwrite(script.data, 1, script.len, stdout);
-		return 0;
-	}
-	f = fopen(file, "we");
-	if (!f || fwrite(script.data ? (void *)script.data : "", 1, script.len, f) != script.len ||
-	    fclose(f)) {
-		cli_error(s->cli, "failed to open file `%s`: %s", file, strerror(errno));
-		return 1;
-	}
-	printf("batch script for job %u written to %s\n", rows[0]->id, file);
-	return 0;
+	if (cli_ask_done(s->cli, &request, &reply, &err) == 0 && reply->answer_case == MU__REPLY__ANSWER_PING)
+		said = reply->ping;
+	if (s->json)
+		return ping_json(s, &conf, said, cli_now_usec() - began);
+	for (unsigned i = 0; i < conf.controllers; i++)
+		fprintf(out, "Slurmctld(%s) at %s is %s\n", place_of(s, &conf, i), conf.controller[i].name,
+			is_up(said, conf.controller[i].name) ? "UP" : "DOWN");
+	return said ? 0 : 1;
 }
 
 /* ---- configuration ---- */
@@ -452,15 +190,13 @@ static int control_all(struct scontrol *s, const char *verb, const char *arg)
 
 /* Leadership goes to the controller that is named, by its name or its place in the file, or else to the other
  * one that is furthest. Nobody stops for it: the one that led follows. */
-static int takeover(struct scontrol *s, char **words, size_t count)
+static int takeover(struct scontrol *s, const char *verb, char **words, size_t count)
 {
 	Mu__Request request = MU__REQUEST__INIT;
 	Mu__MemberAsk ask = MU__MEMBER_ASK__INIT;
 	struct mu_err err = {0};
 	int64_t place;
 
-	if (too_many(s, "takeover", count, 1))
-		return 1;
 	if (cli_open(s->cli, &err)) {
 		fprintf(stderr, "slurm_takeover error: %s\n", err.text);
 		return 1;
@@ -480,8 +216,9 @@ static int takeover(struct scontrol *s, char **words, size_t count)
 	return 0;
 }
 
-/* Ends the controllers. A supervisor that is told to keep them up starts them again. */
-static int shutdown_all(struct scontrol *s, char **words, size_t count)
+/* Ends the controllers. A supervisor that is told to keep them up starts them again. What goes on without
+ * them is said once they end. */
+static int shutdown_all(struct scontrol *s, const char *verb, char **words, size_t count)
 {
 	bool alone =
 	    count == 1 && (strcasecmp(words[0], "slurmctld") == 0 || strcasecmp(words[0], "controller") == 0);
@@ -490,53 +227,164 @@ static int shutdown_all(struct scontrol *s, char **words, size_t count)
 		cli_error(s->cli, "shutdown: \"%s\" is none of slurmctld and controller", words[0]);
 		return 1;
 	}
+	if (control_all(s, "shutdown", ""))
+		return 1;
 	if (!alone)
 		cli_say(s->cli, "the controllers end; nodes and their jobs go on (systemctl stop "
 				"muster-agent on a node ends its agent)");
-	return control_all(s, "shutdown", "");
-}
-
-static int wait_job(struct scontrol *s, char **words, size_t count)
-{
-	struct cli_job_id id;
-	struct mu_err err = {0};
-
-	if (!count || cli_job_id_parse(&s->cli->arena, words[0], &id, &err) ||
-	    cli_component(s->cli, &id, &id.job, &err)) {
-		cli_error(s->cli, "%s", count ? err.text : "too few arguments for keyword:wait_job");
-		return 1;
-	}
-	for (;;) {
-		Mu__Request request = MU__REQUEST__INIT;
-		Mu__WaitAsk ask = MU__WAIT_ASK__INIT;
-		Mu__Reply *reply;
-
-		ask.has_job = ask.has_wait_msec = ask.has_until = 1;
-		ask.job = id.job;
-		ask.wait_msec = 30000;
-		ask.until = 2;
-		request.ask_case = MU__REQUEST__ASK_WAIT;
-		request.wait = &ask;
-		if (cli_ask_within(s->cli, &request, 45000, &reply, &err) || reply->code) {
-			fprintf(stderr, "slurm_job_node_ready error: %s\n",
-				err.code ? err.text : mu_strerror(reply->code));
-			return 1;
-		}
-		if (reply->answer_case == MU__REPLY__ANSWER_JOB_ROW && reply->job_row->state != JOB_PENDING &&
-		    reply->job_row->state != JOB_CONFIGURING)
-			return mu_job_state_ended(reply->job_row->state) ? 1 : 0;
-	}
+	return 0;
 }
 
 /* ---- words ---- */
 
-static const struct {
-	const char *verb, *why;
-} absent[] = {
+bool scontrol_is_absent(struct scontrol *s, const char *verb, const struct scontrol_absent *list,
+			size_t count, const char *word)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcasecmp(list[i].name, word) == 0) {
+			cli_error(s->cli, "%s%s is not supported: %s", verb, list[i].name, list[i].why);
+			return true;
+		}
+	}
+	return false;
+}
+
+static int do_show(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_show(s, words, count);
+}
+
+static int do_ping(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_ping(s, stdout);
+}
+
+static int do_update(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_update(s, words, count);
+}
+
+static int do_create(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_create(s, words, count);
+}
+
+static int do_delete(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_delete(s, words, count);
+}
+
+static int do_reconfigure(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_reconfigure(s);
+}
+
+static int do_setdebug(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return control_all(s, verb, words[0]);
+}
+
+static int do_completing(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_completing(s);
+}
+
+static int do_errnumstr(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_errnumstr(s, words[0]);
+}
+
+static int do_write(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_write(s, words, count);
+}
+
+static int do_wait_job(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_wait_job(s, words, count);
+}
+
+static int do_listpids(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return scontrol_listpids(s, words, count);
+}
+
+static int do_version(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	cli_version(stdout);
+	return 0;
+}
+
+static int do_help(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	cli_help(s->cli, stdout);
+	return 0;
+}
+
+/* Words of the prompt that hold for the lines behind them. */
+static int do_mode(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	s->oneline = s->oneline || strcmp(verb, "oneliner") == 0;
+	s->details = s->details || strcmp(verb, "details") == 0;
+	s->all = strcmp(verb, "all") == 0 || (s->all && strcmp(verb, "hide") != 0);
+	s->cli->quiet = s->cli->quiet || strcmp(verb, "quiet") == 0;
+	return 0;
+}
+
+/* Ends the prompt, which looks for it itself; behind the command's name there is nothing to end. */
+static int do_nothing(struct scontrol *s, const char *verb, char **words, size_t count)
+{
+	return 0;
+}
+
+enum { MANY = 65535 };
+/* The first one that fits: a word with at least LEAST letters that begins NAME. */
+static const struct verb {
+	const char *name;
+	unsigned least, from, to; /* how many words may stand behind it */
+	int (*run)(struct scontrol *s, const char *verb, char **words, size_t count);
+} verbs[] = {
+    {"show", 3, 1, MANY, do_show},
+    {"ping", 3, 0, 0, do_ping},
+    {"update", 1, 0, MANY, do_update},
+    {"create", 2, 0, MANY, do_create},
+    {"delete", 1, 0, MANY, do_delete},
+    {"hold", 4, 1, MANY, scontrol_jobs},
+    {"uhold", 5, 1, MANY, scontrol_jobs},
+    {"release", 3, 1, MANY, scontrol_jobs},
+    {"requeue", 3, 1, MANY, scontrol_jobs},
+    {"requeuehold", 8, 1, MANY, scontrol_jobs},
+    {"suspend", 2, 1, MANY, scontrol_jobs},
+    {"resume", 3, 1, MANY, scontrol_jobs},
+    {"top", 3, 1, MANY, scontrol_jobs},
+    {"reconfigure", 3, 0, 0, do_reconfigure},
+    {"setdebug", 4, 1, 1, do_setdebug},
+    {"setdebugflags", 9, 1, 1, do_setdebug},
+    {"completing", 4, 0, 0, do_completing},
+    {"errnumstr", 3, 1, 1, do_errnumstr},
+    {"takeover", 4, 0, 1, takeover},
+    {"shutdown", 2, 0, 1, shutdown_all},
+    {"write", 2, 1, 3, do_write},
+    {"wait_job", 4, 1, 1, do_wait_job},
+    {"listpids", 5, 0, 2, do_listpids},
+    {"version", 2, 0, MANY, do_version},
+    {"help", 1, 0, MANY, do_help},
+    {"oneliner", 1, 0, 0, do_mode},
+    {"details", 3, 0, 0, do_mode},
+    {"all", 1, 0, 0, do_mode},
+    {"quiet", 4, 0, 0, do_mode},
+    {"verbose", 4, 0, 0, do_mode},
+    {"hide", 2, 0, 0, do_mode},
+    {"exit", 3, 0, 0, do_nothing},
+    {"quit", 4, 0, 0, do_nothing},
+};
+
+static const struct scontrol_absent absent[] = {
     {"notify", "there is no channel to a job's own terminal; write to its output file"},
-    {"listpids", "processes are those in the job's control group on its node"},
-    {"pidinfo", "processes are those in the job's control group on its node"},
-    {"cluster", "there is one cluster"},
+    {"pidinfo", "a process names its job in /proc/PID/cgroup; listpids JOB lists processes"},
+    {"listjobs", "squeue -w NODE lists the jobs of a node"},
+    {"liststeps", "squeue -s -w NODE lists the steps of a node"},
+    {"cluster", "there is one cluster; -M asks a follower about others"},
     {"fsdampeningfactor", "shares are counted by the fair tree, which has no damping"},
     {"reboot", "nodes are not rebooted by the cluster; drain them and reboot them yourself"},
     {"cancel_reboot", "nodes are not rebooted by the cluster"},
@@ -544,97 +392,39 @@ static const struct {
     {"token", "users are proven by MUNGE or the local socket"},
     {"schedloglevel", "use setdebugflags"},
     {"abort", "stop a controller with its own service manager"},
-    {"bbstat", "there are no burst buffers"},
+    {"getent", "nodes take users and groups from their own name service"},
+    {"gethost", "addresses are those of scontrol show node NAME"},
+    {"checkpoint", "jobs are not checkpointed; requeue starts one anew"},
 };
 
-static bool is(const char *word, const char *verb, size_t least)
+static const struct verb *verb_of(const char *word)
 {
 	size_t len = strlen(word);
 
-	return len >= least && strncasecmp(word, verb, len) == 0;
+	for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+		const struct verb *v = &verbs[i];
+
+		if (len >= v->least && strncasecmp(word, v->name, len) == 0)
+			return v;
+	}
+	return strcasecmp(word, "holdu") == 0 ? verb_of("hold") : NULL;
 }
 
 static int run(struct scontrol *s, char **words, size_t count)
 {
-	const char *w = words[0];
+	const struct verb *v = verb_of(words[0]);
 
-	if (is(w, "show", 3))
-		return scontrol_show(s, words + 1, count - 1);
-	if (is(w, "ping", 3))
-		return too_many(s, "ping", count - 1, 0) ? 1 : scontrol_ping(s, stdout);
-	if (is(w, "update", 1))
-		return scontrol_update(s, words + 1, count - 1);
-	if (is(w, "create", 2))
-		return scontrol_create(s, words + 1, count - 1);
-	if (is(w, "delete", 1))
-		return scontrol_delete(s, words + 1, count - 1);
-	if (is(w, "hold", 4) || is(w, "holdu", 5))
-		return scontrol_jobs(s, "hold", words + 1, count - 1);
-	if (is(w, "uhold", 5))
-		return scontrol_jobs(s, "uhold", words + 1, count - 1);
-	if (is(w, "release", 3))
-		return scontrol_jobs(s, "release", words + 1, count - 1);
-	if (is(w, "requeue", 3))
-		return scontrol_jobs(s, "requeue", words + 1, count - 1);
-	if (is(w, "requeuehold", 8))
-		return scontrol_jobs(s, "requeuehold", words + 1, count - 1);
-	if (is(w, "suspend", 2))
-		return scontrol_jobs(s, "suspend", words + 1, count - 1);
-	if (is(w, "resume", 3))
-		return scontrol_jobs(s, "resume", words + 1, count - 1);
-	if (is(w, "reconfigure", 3))
-		return scontrol_reconfigure(s);
-	if (is(w, "setdebug", 4) || is(w, "setdebugflags", 9)) {
-		if (count != 2) {
-			cli_error(s->cli, "%s for keyword:%s",
-				  count < 2 ? "too few arguments" : "too many arguments", w);
-			return 1;
-		}
-		return control_all(s, is(w, "setdebug", 4) ? "setdebug" : "setdebugflags", words[1]);
+	if (!v) {
+		if (!scontrol_is_absent(s, "", absent, sizeof absent / sizeof *absent, words[0]))
+			cli_error(s->cli, "invalid keyword: %s", words[0]);
+		return 1;
 	}
-	if (is(w, "completing", 4))
-		return scontrol_completing(s);
-	if (is(w, "errnumstr", 3)) {
-		if (count != 2) {
-			cli_error(s->cli, "%s for keyword:%s",
-				  count < 2 ? "too few arguments" : "too many arguments", w);
-			return 1;
-		}
-		return scontrol_errnumstr(s, words[1]);
+	if (count - 1 < v->from || count - 1 > v->to) {
+		cli_error(s->cli, "too %s arguments for keyword:%s", count - 1 < v->from ? "few" : "many",
+			  v->name);
+		return 1;
 	}
-	if (is(w, "top", 3))
-		return scontrol_jobs(s, "top", words + 1, count - 1);
-	if (is(w, "takeover", 4))
-		return takeover(s, words + 1, count - 1);
-	if (is(w, "shutdown", 2))
-		return shutdown_all(s, words + 1, count - 1);
-	if (is(w, "write", 2))
-		return scontrol_write(s, words + 1, count - 1);
-	if (is(w, "wait_job", 4))
-		return wait_job(s, words + 1, count - 1);
-	if (is(w, "version", 2)) {
-		cli_version(stdout);
-		return 0;
-	}
-	if (is(w, "help", 1)) {
-		cli_help(s->cli, stdout);
-		return 0;
-	}
-	if (is(w, "oneliner", 1) || is(w, "details", 3) || is(w, "all", 1) || is(w, "quiet", 4) ||
-	    is(w, "verbose", 4) || is(w, "hide", 2)) {
-		s->oneline = s->oneline || is(w, "oneliner", 1);
-		s->details = s->details || is(w, "details", 3);
-		s->cli->quiet = s->cli->quiet || is(w, "quiet", 4);
-		return 0;
-	}
-	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-		if (strcasecmp(absent[i].verb, w) == 0) {
-			cli_error(s->cli, "%s is not supported: %s", absent[i].verb, absent[i].why);
-			return 1;
-		}
-	}
-	cli_error(s->cli, "invalid keyword: %s", w);
-	return 1;
+	return v->run(s, v->name, words + 1, count - 1);
 }
 
 /* Words of one typed line; quotes keep blanks together. */
@@ -685,7 +475,9 @@ static int prompt(struct scontrol *s)
 		count = split_line(copy, words);
 		if (!count)
 			continue;
-		if (is(words[0], "exit", 3) || is(words[0], "quit", 4))
+		const struct verb *v = verb_of(words[0]);
+
+		if (v && v->run == do_nothing)
 			break;
 		rc = run(s, words, count);
 	}
@@ -704,7 +496,7 @@ int cli_scontrol(struct cli *c, int argc, char **argv)
 		return rc;
 	s.oneline = cli_args_has(&args, OPT_oneliner);
 	s.details = cli_args_has(&args, OPT_details);
-	s.json = cli_args_has(&args, OPT_json);
+	s.json = cli_model_wanted(&args);
 	s.history = cli_args_has(&args, OPT_history);
 	s.trail = cli_args_has(&args, OPT_trail);
 	s.all = cli_args_has(&args, OPT_all);

@@ -11,6 +11,13 @@ struct scontrol {
 	bool oneline, details, json, all, history, trail;
 };
 
+/* Words of Slurm that are refused by name: is WORD one of LIST? Then that was said, with VERB before it. */
+struct scontrol_absent {
+	const char *name, *why;
+};
+bool scontrol_is_absent(struct scontrol *s, const char *verb, const struct scontrol_absent *list,
+			size_t count, const char *word);
+
 /* "show ENTITY [NAME...]": exit code. */
 int scontrol_show(struct scontrol *s, char **words, size_t count);
 /* One line per controller; 1 when none answers. */
@@ -36,6 +43,10 @@ int scontrol_update_jobs(struct scontrol *s, const struct scontrol_pair *pairs, 
 /* hold, uhold, release, requeue, requeuehold, suspend, resume, top on job lists. */
 int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count);
 int scontrol_write(struct scontrol *s, char **words, size_t count);
+/* "wait_job JOB": 0 once it runs. */
+int scontrol_wait_job(struct scontrol *s, char **words, size_t count);
+/* "listpids [JOB[.STEP] [NODE]]": processes of jobs as the agents have them (cli/sstat.c). */
+int scontrol_listpids(struct scontrol *s, char **words, size_t count);
 int scontrol_reconfigure(struct scontrol *s);
 /* What CONFIG would change in the live queue (cli/life.c). Exit code. */
 int scontrol_plan(struct cli *c, Mu__Config *config);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/model.h"
+#include "cli/model_parts.h"
 #include "cli/option.h"
 
 static void banner(const char *text, int64_t now_usec)
@@ -86,39 +87,90 @@ static int load_cluster(struct cli *c, const Mu__ClusterRow **ret, struct mu_err
 	return 0;
 }
 
+/* The sum of NAME over its labels that have LABEL (NULL: all of them). */
+static int64_t labelled(const Mu__DiagReply *diag, const char *name, const char *label)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < diag->n_metric; i++) {
+		const Mu__Metric *m = diag->metric[i];
+
+		if (strcmp(m->name, name) == 0 && (!label || (m->labels && strstr(m->labels, label))))
+			sum += m->value;
+	}
+	return (int64_t)sum;
+}
+
+static void put_passes(struct cli_json *j, const Mu__ClusterRow *row, const Mu__DiagReply *diag)
+{
+	int64_t cycles = (int64_t)metric(diag, "muster_passes_total"), all = cycles ? cycles : 1,
+		queue = (int64_t)metric(diag, "muster_pass_queue_depth"),
+		depth = (int64_t)metric(diag, "muster_pass_backfill_depth");
+
+	json_number(j, "schedule_cycle_total", (int64_t)row->pass);
+	json_number(j, "schedule_cycle_last", usec(diag, "muster_pass_seconds"));
+	json_number(j, "schedule_cycle_max", usec(diag, "muster_pass_max_seconds"));
+	json_number(j, "schedule_cycle_sum", usec(diag, "muster_pass_seconds_total"));
+	json_number(j, "schedule_cycle_mean", usec(diag, "muster_pass_seconds_total") / all);
+	json_number(j, "schedule_cycle_mean_depth", (int64_t)metric(diag, "muster_pass_steps_total") / all);
+	json_number(j, "schedule_queue_length", queue);
+	/* One pass starts jobs in order and behind those that wait: its figures are those of both. */
+	json_bool(j, "bf_active", false);
+	json_number(j, "bf_cycle_counter", (int64_t)row->pass);
+	json_number(j, "bf_cycle_last", usec(diag, "muster_pass_seconds"));
+	json_number(j, "bf_cycle_max", usec(diag, "muster_pass_max_seconds"));
+	json_number(j, "bf_cycle_sum", usec(diag, "muster_pass_seconds_total"));
+	json_number(j, "bf_cycle_mean", usec(diag, "muster_pass_seconds_total") / all);
+	json_number(j, "bf_last_depth", depth);
+	json_number(j, "bf_last_depth_try", depth);
+	json_number(j, "bf_queue_len", queue);
+	json_number(j, "bf_backfilled_jobs", 0);
+	json_number(j, "bf_last_backfilled_jobs", 0);
+	json_number(j, "bf_backfilled_het_jobs", 0);
+}
+
 static int print_json(struct cli *c, const Mu__ClusterRow *row, const Mu__DiagReply *diag)
 {
 	struct cli_model m = {0};
+	struct cli_json *j = &m.json;
 
 	cli_model_begin(c, &m);
-	json_object(&m.json, "statistics");
-	json_number(&m.json, "req_time", c->now_usec / 1000000);
-	json_number(&m.json, "server_thread_count", 0);
-	json_number(&m.json, "dbd_agent_queue_size", 0);
-	json_number(&m.json, "jobs_submitted", (int64_t)row->jobs_submitted);
-	json_number(&m.json, "jobs_started", (int64_t)row->jobs_started);
-	json_number(&m.json, "jobs_completed", (int64_t)row->jobs_completed);
-	json_number(&m.json, "jobs_canceled", (int64_t)row->jobs_cancelled);
-	json_number(&m.json, "jobs_failed", (int64_t)row->jobs_failed);
-	json_number(&m.json, "schedule_cycle_total", (int64_t)row->pass);
-	json_number(&m.json, "schedule_cycle_last", usec(diag, "muster_pass_seconds"));
-	json_number(&m.json, "schedule_cycle_max", usec(diag, "muster_pass_max_seconds"));
-	json_number(&m.json, "schedule_queue_length", (int64_t)metric(diag, "muster_pass_queue_depth"));
-	json_number(&m.json, "bf_last_depth", (int64_t)metric(diag, "muster_pass_backfill_depth"));
-	json_array(&m.json, "rpcs_by_message_type");
-	json_array_end(&m.json);
-	json_array(&m.json, "rpcs_by_user");
-	json_array_end(&m.json);
-	json_array(&m.json, "metrics");
-	for (size_t i = 0; i < diag->n_metric; i++) {
-		json_object(&m.json, NULL);
-		json_text(&m.json, "name", diag->metric[i]->name);
-		json_text(&m.json, "labels", diag->metric[i]->labels);
-		json_number(&m.json, "value", (int64_t)diag->metric[i]->value);
-		json_object_end(&m.json);
+	json_object(j, "statistics");
+	json_number(j, "parts_packed", 1);
+	when(j, "req_time", c->now_usec);
+	when(j, "req_time_start", 0);
+	json_number(j, "server_thread_count", (int64_t)metric(diag, "muster_requests_waiting"));
+	json_number(j, "agent_queue_size", 0);
+	json_number(j, "agent_count", 0);
+	json_number(j, "agent_thread_count", 0);
+	json_number(j, "dbd_agent_queue_size", 0);
+	json_number(j, "gettimeofday_latency", 0);
+	json_number(j, "jobs_submitted", (int64_t)row->jobs_submitted);
+	json_number(j, "jobs_started", (int64_t)row->jobs_started);
+	json_number(j, "jobs_completed", (int64_t)row->jobs_completed);
+	json_number(j, "jobs_canceled", (int64_t)row->jobs_cancelled);
+	json_number(j, "jobs_failed", (int64_t)row->jobs_failed);
+	json_number(j, "jobs_pending", labelled(diag, "muster_jobs", "pending"));
+	json_number(j, "jobs_running", labelled(diag, "muster_jobs", "running"));
+	when(j, "job_states_ts", c->now_usec);
+	put_passes(j, row, diag);
+	for (int k = 0; k < 4; k++) {
+		static const char *const empty[] = {"rpcs_by_message_type", "rpcs_by_user", "pending_rpcs",
+						    "pending_rpcs_by_hostlist"};
+
+		json_array(j, empty[k]);
+		json_array_end(j);
 	}
-	json_array_end(&m.json);
-	json_object_end(&m.json);
+	json_array(j, "metrics");
+	for (size_t i = 0; i < diag->n_metric; i++) {
+		json_object(j, NULL);
+		json_text(j, "name", diag->metric[i]->name);
+		json_text(j, "labels", diag->metric[i]->labels);
+		json_real(j, "value", diag->metric[i]->value);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_object_end(j);
 	return cli_model_end(&m);
 }
 
@@ -154,7 +206,7 @@ int cli_sdiag(struct cli *c, int argc, char **argv)
 		cli_error(c, "A controller answered without counters");
 		return 1;
 	}
-	if (cli_args_has(&args, OPT_json))
+	if (cli_model_wanted(&args))
 		return print_json(c, row, c->at ? &none : reply->diag);
 	banner("sdiag output at", c->at ? c->now_usec : cli_now_usec());
 	printf("Data since the cluster was founded; nothing is ever "

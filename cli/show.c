@@ -224,6 +224,16 @@ static void job_per(struct record *r, const Mu__JobSpec *s)
 	}
 }
 
+static const char *delay_boot(struct mu_arena *a, const Mu__JobSpec *s)
+{
+	const char *text = cli_job_hint(s, "delay-boot");
+	int64_t sec = 0;
+
+	if (text && mu_span_parse(text, &sec, NULL))
+		sec = 0;
+	return span_of(a, true, sec, "");
+}
+
 static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j, const Mu__JobSpec *s)
 {
 	struct mu_arena *a = &sc->cli->arena;
@@ -242,7 +252,7 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		mu_buf_printf(o, "Prefer=%s ", s->prefer);
 	if (s->batch_features && *s->batch_features)
 		mu_buf_printf(o, "BatchFeatures=%s ", s->batch_features);
-	mu_buf_str(o, "DelayBoot=00:00:00");
+	mu_buf_printf(o, "DelayBoot=%s", delay_boot(a, s));
 	const char *reservation = j->reservation && *j->reservation ? j->reservation : s->reservation;
 	if (reservation && *reservation) {
 		line(r);
@@ -480,6 +490,7 @@ static int show_steps(struct scontrol *s, char **words, size_t count)
 	struct mu_err err = {0};
 	struct cli_job_id *id;
 	size_t ids, n, n_jobs = 0, shown = 0;
+	struct cli_model m = {0};
 	Mu__JobRow **jobs = NULL;
 	void **rows;
 
@@ -492,6 +503,10 @@ static int show_steps(struct scontrol *s, char **words, size_t count)
 	if (cli_query_all(s->cli, &ask, &mu__step_row__descriptor, &rows, &n, &err) ||
 	    (n && load_jobs_of(s, (Mu__StepRow **)rows, n, &jobs, &n_jobs, &err)))
 		return show_load_error(s, "job_step_get", &err);
+	if (s->json) {
+		cli_model_begin(s->cli, &m);
+		json_array(&m.json, "steps");
+	}
 	for (size_t i = 0; i < n; i++) {
 		const Mu__StepRow *row = rows[i];
 		bool wanted = ids == 0;
@@ -501,7 +516,15 @@ static int show_steps(struct scontrol *s, char **words, size_t count)
 		if (!wanted || (row->state != JOB_RUNNING && !ids))
 			continue;
 		shown++;
-		show_one_step(s, row, job_of(jobs, n_jobs, row->job));
+		if (s->json)
+			cli_model_step(&m.json, row);
+		else
+			show_one_step(s, row, job_of(jobs, n_jobs, row->job));
+	}
+	if (s->json) {
+		json_array_end(&m.json);
+		cli_model_end(&m);
+		return ids && !shown;
 	}
 	if (!shown && !ids)
 		printf("No job steps in the system\n");
@@ -557,9 +580,84 @@ static int show_hosts(struct scontrol *s, const char *how, char **words, size_t 
 	return 0;
 }
 
+static int show_hostnames(struct scontrol *s, char **words, size_t count)
+{
+	return show_hosts(s, "hostnames", words, count);
+}
+
+static int show_hostlist(struct scontrol *s, char **words, size_t count)
+{
+	return show_hosts(s, "hostlist", words, count);
+}
+
+static int show_sorted(struct scontrol *s, char **words, size_t count)
+{
+	return show_hosts(s, "hostlistsorted", words, count);
+}
+
+static int show_config(struct scontrol *s, char **words, size_t count)
+{
+	return scontrol_show_config(s);
+}
+
+static int show_version(struct scontrol *s, char **words, size_t count)
+{
+	cli_version(stdout);
+	return 0;
+}
+
+/* What a site without them is told, as an answer that is empty. */
+static int show_federation(struct scontrol *s, char **words, size_t count)
+{
+	printf("There are no federations.\n");
+	return 0;
+}
+
+static int show_burst(struct scontrol *s, char **words, size_t count)
+{
+	cli_error(s->cli, "No burst buffer information available");
+	return 0;
+}
+
+/* The first one that fits: a word with at least LEAST letters that begins NAME, or ALSO as a whole. */
+static const struct {
+	const char *name, *also;
+	size_t least;
+	bool json;
+	int (*show)(struct scontrol *s, char **words, size_t count);
+} entities[] = {
+    {"hostnames", NULL, 5, false, show_hostnames},
+    {"hostlist", NULL, 8, false, show_hostlist},
+    {"hostlistsorted", NULL, 14, false, show_sorted},
+    {"jobs", "jobid", 1, true, show_jobs},
+    {"jobid", NULL, 1, true, show_jobs},
+    {"nodes", "nodename", 1, true, scontrol_show_nodes},
+    {"partitions", "partitionname", 1, true, scontrol_show_partitions},
+    {"steps", "stepid", 1, true, show_steps},
+    {"config", NULL, 1, true, show_config},
+    {"reservations", "reservationname", 1, true, scontrol_show_reservations},
+    {"licenses", NULL, 1, true, scontrol_show_licenses},
+    {"version", NULL, 1, false, show_version},
+    {"topology", "topoconf", 1, false, scontrol_show_topology},
+    {"daemons", NULL, 1, false, scontrol_show_daemons},
+    {"slurmd", NULL, 2, false, scontrol_show_slurmd},
+    {"assoc_mgr", NULL, 2, false, scontrol_show_assoc_mgr},
+    {"federations", NULL, 2, false, show_federation},
+    {"burstbuffer", NULL, 2, false, show_burst},
+};
+
+static const struct scontrol_absent absent[] = {
+    {"bbstat", "there are no burst buffers"},
+    {"dwstat", "there are no burst buffers"},
+    {"aliases", "a node's address is that of show node NAME"},
+    {"frontend", "there are no front end nodes"},
+    {"powercap", "power is not capped"},
+    {"layouts", "there are no layouts; show topology tells where nodes lie"},
+};
+
 int scontrol_show(struct scontrol *s, char **words, size_t count)
 {
-	const char *what = count ? words[0] : "", *equals = strchr(what, '=');
+	const char *what = words[0], *equals = strchr(what, '=');
 	size_t len = strlen(what);
 
 	/* "show job=5" is read like "show job 5". */
@@ -571,31 +669,17 @@ int scontrol_show(struct scontrol *s, char **words, size_t count)
 		memcpy(both + 2, words + 1, (count - 1) * sizeof *both);
 		return scontrol_show(s, both, count + 1);
 	}
-	if (!len) {
-		cli_error(s->cli, "too few arguments for keyword:show");
-		return 1;
+	for (size_t i = 0; i < sizeof entities / sizeof *entities; i++) {
+		if ((len < entities[i].least || strncasecmp(entities[i].name, what, len) != 0) &&
+		    !(entities[i].also && strcasecmp(entities[i].also, what) == 0))
+			continue;
+		if (s->json && !entities[i].json) {
+			cli_error(s->cli, "show %s knows no --json and --yaml", entities[i].name);
+			return 1;
+		}
+		return entities[i].show(s, words + 1, count - 1);
 	}
-	if (strncasecmp(what, "hostnames", len) == 0 && len >= 5)
-		return show_hosts(s, "hostnames", words + 1, count - 1);
-	if (strcasecmp(what, "hostlist") == 0 || strcasecmp(what, "hostlistsorted") == 0)
-		return show_hosts(s, what, words + 1, count - 1);
-	if (strncasecmp(what, "jobs", len) == 0 || strncasecmp(what, "jobid", len) == 0)
-		return show_jobs(s, words + 1, count - 1);
-	if (strncasecmp(what, "nodes", len) == 0 || strcasecmp(what, "nodename") == 0)
-		return scontrol_show_nodes(s, words + 1, count - 1);
-	if (strncasecmp(what, "partitions", len) == 0 || strcasecmp(what, "partitionname") == 0)
-		return scontrol_show_partitions(s, words + 1, count - 1);
-	if (strncasecmp(what, "steps", len) == 0)
-		return show_steps(s, words + 1, count - 1);
-	if (strncasecmp(what, "config", len) == 0)
-		return scontrol_show_config(s);
-	if (strncasecmp(what, "reservations", len) == 0 || strcasecmp(what, "reservationname") == 0)
-		return scontrol_show_reservations(s, words + 1, count - 1);
-	if (strncasecmp(what, "licenses", len) == 0)
-		return scontrol_show_licenses(s, words + 1, count - 1);
-	if (strncasecmp(what, "version", len) == 0) {
-		cli_version(stdout);
-		return 0;
-	}
-	return scontrol_show_cluster(s, what, words + 1, count - 1);
+	if (!scontrol_is_absent(s, "show ", absent, sizeof absent / sizeof *absent, what))
+		cli_error(s->cli, "invalid entity:%s for keyword:show", what);
+	return 1;
 }

@@ -81,8 +81,10 @@ static inline int show_load_error(const struct scontrol *s, const char *what, co
 }
 
 int scontrol_show_nodes(struct scontrol *s, char **words, size_t count);
-/* Topology, daemons, slurmd, assoc_mgr; another word is refused. */
-int scontrol_show_cluster(struct scontrol *s, const char *what, char **words, size_t count);
+int scontrol_show_topology(struct scontrol *s, char **words, size_t count);
+int scontrol_show_daemons(struct scontrol *s, char **words, size_t count);
+int scontrol_show_slurmd(struct scontrol *s, char **words, size_t count);
+int scontrol_show_assoc_mgr(struct scontrol *s, char **words, size_t count);
 int scontrol_show_partitions(struct scontrol *s, char **words, size_t count);
 
 #endif

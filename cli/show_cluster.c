@@ -86,8 +86,9 @@ static bool among(struct mu_arena *a, const char *list, const char *name)
 	return false;
 }
 
-static int show_topology(struct scontrol *s, const char *only)
+int scontrol_show_topology(struct scontrol *s, char **words, size_t count)
 {
+	const char *only = count ? words[0] : NULL;
 	struct mu_arena *a = &s->cli->arena;
 	const Mu__Config *c;
 	struct mu_err err = {0};
@@ -143,7 +144,7 @@ static bool is_here(const char *host, const char *name)
 }
 
 /* "slurmctld slurmd": those that this host should run. */
-static int show_daemons(struct scontrol *s)
+int scontrol_show_daemons(struct scontrol *s, char **words, size_t count)
 {
 	const Mu__Config *c;
 	struct mu_err err = {0};
@@ -179,7 +180,7 @@ static const Mu__NodeRow *node_here(Mu__NodeRow *const *rows, size_t count)
 }
 
 /* What the controllers know of the agent of this host. */
-static int show_slurmd(struct scontrol *s)
+int scontrol_show_slurmd(struct scontrol *s, char **words, size_t count)
 {
 	struct mu_arena *a = &s->cli->arena;
 	struct mu_err err = {0};
@@ -405,7 +406,7 @@ static void show_qos(struct scontrol *s, const struct records *r)
 	}
 }
 
-static int show_assoc_mgr(struct scontrol *s)
+int scontrol_show_assoc_mgr(struct scontrol *s, char **words, size_t count)
 {
 	static const char *const admin[] = {"None", "Operator", "Administrator"};
 	uint32_t living[] = {JOB_PENDING, JOB_RUNNING, JOB_SUSPENDED, JOB_COMPLETING};
@@ -438,20 +439,4 @@ static int show_assoc_mgr(struct scontrol *s)
 	show_assocs(s, &r, c->cluster_name ? c->cluster_name : "");
 	show_qos(s, &r);
 	return 0;
-}
-
-int scontrol_show_cluster(struct scontrol *s, const char *what, char **words, size_t count)
-{
-	size_t len = strlen(what);
-
-	if (strncasecmp(what, "topology", len) == 0 || strcasecmp(what, "topoconf") == 0)
-		return show_topology(s, count ? words[0] : NULL);
-	if (strncasecmp(what, "daemons", len) == 0)
-		return show_daemons(s);
-	if (strncasecmp(what, "slurmd", len) == 0)
-		return show_slurmd(s);
-	if (strncasecmp(what, "assoc_mgr", len) == 0)
-		return show_assoc_mgr(s);
-	cli_error(s->cli, "invalid entity:%s for keyword:show", what);
-	return 1;
 }

@@ -7,6 +7,7 @@
 
 #include "cli/column.h"
 #include "cli/filter.h"
+#include "cli/model.h"
 #include "cli/scontrol.h"
 #include "proto/base/err.h"
 #include "proto/hostlist.h"
@@ -116,6 +117,18 @@ static size_t present_debug(struct scontrol *s, struct pair *out)
 	return n;
 }
 
+static int config_json(struct scontrol *s, const struct pair *pairs, size_t count)
+{
+	struct cli_model m = {0};
+
+	cli_model_begin(s->cli, &m);
+	json_object(&m.json, "configuration");
+	for (size_t i = 0; i < count; i++)
+		json_text(&m.json, pairs[i].key, pairs[i].value);
+	json_object_end(&m.json);
+	return cli_model_end(&m);
+}
+
 int scontrol_show_config(struct scontrol *s)
 {
 	Mu__Query ask = MU__QUERY__INIT;
@@ -152,6 +165,8 @@ int scontrol_show_config(struct scontrol *s)
 			pairs[total++] = (struct pair){c->key[i]->key, or_null(c->key[i]->value)};
 	}
 	qsort(pairs, total, sizeof *pairs, compare_pairs);
+	if (s->json)
+		return config_json(s, pairs, total);
 	printf("Configuration data as of %s\n", date_of(a, s->cli->now_usec));
 	for (size_t i = 0; i < total; i++)
 		printf("%-23s = %s\n", pairs[i].key, pairs[i].value);

@@ -412,28 +412,42 @@ static void print_table(struct sinfo *s)
 	fwrite(out.data ? (char *)out.data : "", 1, out.len, stdout);
 }
 
+/* The names of the partitions that N is in. */
+static size_t partitions_of(const struct sinfo *s, const Mu__NodeRow *n, const char **names, size_t most)
+{
+	size_t count = 0;
+
+	for (size_t p = 0; p < s->partitions && count < most; p++) {
+		const Mu__PartitionConf *conf = s->partition[p]->conf;
+
+		for (size_t k = 0; conf && k < conf->n_node; k++) {
+			if (strcmp(conf->node[k], n->name) == 0) {
+				names[count++] = conf->name;
+				break;
+			}
+		}
+	}
+	return count;
+}
+
+/* "sinfo" has the lines of the table; "nodes", which older versions had in its place, each node. */
 static int print_json(struct sinfo *s, const struct mu_map *named)
 {
 	struct cli_model m = {0};
 
 	cli_model_begin(s->cli, &m);
+	json_array(&m.json, "sinfo");
+	for (size_t i = 0; i < s->groups; i++)
+		cli_model_group(&m.json, s->cli, &s->group[i]);
+	json_array_end(&m.json);
 	json_array(&m.json, "nodes");
 	for (size_t i = 0; i < s->nodes; i++) {
 		const char *names[256];
-		size_t count = 0;
+		size_t count;
 
 		if (!node_wanted(s, s->node[i], named))
 			continue;
-		for (size_t p = 0; p < s->partitions && count < 256; p++) {
-			const Mu__PartitionConf *conf = s->partition[p]->conf;
-
-			for (size_t k = 0; conf && k < conf->n_node; k++) {
-				if (strcmp(conf->node[k], s->node[i]->name) == 0) {
-					names[count++] = conf->name;
-					break;
-				}
-			}
-		}
+		count = partitions_of(s, s->node[i], names, 256);
 		if (count || !cli_args_has(s->args, OPT_list_partition))
 			cli_model_node(&m.json, s->cli, s->node[i], names, count);
 	}
@@ -495,15 +509,14 @@ static int list_once(struct sinfo *s)
 	s->node = (Mu__NodeRow **)rows;
 	s->nodes = count;
 	s->groups = s->cap = 0;
-	if (cli_args_has(s->args, OPT_json)) {
+	group_nodes(s, names ? &named : NULL);
+	sorting = s;
+	if (s->groups)
+		qsort(s->group, s->groups, sizeof *s->group, compare_groups);
+	if (cli_model_wanted(s->args))
 		rc = print_json(s, names ? &named : NULL);
-	} else {
-		group_nodes(s, names ? &named : NULL);
-		sorting = s;
-		if (s->groups)
-			qsort(s->group, s->groups, sizeof *s->group, compare_groups);
+	else
 		print_table(s);
-	}
 	mu_map_clear(&named);
 	return rc;
 }
@@ -596,7 +609,7 @@ static int run(struct cli *c, const struct cli_args *args, bool first)
 		cli_error(c, "Invalid --iterate specification: \"%s\" (seconds, 1 and up)", iterate);
 		return 1;
 	}
-	dated = (iterate || (cli_args_has(args, OPT_long) && !s.noheader)) && !cli_args_has(args, OPT_json);
+	dated = (iterate || (cli_args_has(args, OPT_long) && !s.noheader)) && !cli_model_wanted(args);
 	for (;;) {
 		char date[64];
 

@@ -531,7 +531,7 @@ static int prepare(struct squeue *q, struct mu_err *err)
 	q->start = cli_args_has(args, OPT_start);
 	q->by_task = cli_args_has(args, OPT_list_array);
 	q->by_partition = cli_args_has(args, OPT_list_priority);
-	q->json = cli_args_has(args, OPT_json);
+	q->json = cli_model_wanted(args);
 	q->query = (Mu__Query)MU__QUERY__INIT;
 	q->query.has_what = q->query.has_slim = 1;
 	q->query.what = MU__WHAT__WHAT_JOBS;

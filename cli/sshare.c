@@ -4,6 +4,7 @@
 
 #include "cli/column.h"
 #include "cli/filter.h"
+#include "cli/model.h"
 #include "cli/option.h"
 
 #define GET(name) static void get_##name(const struct cli_cell *c, struct mu_buf *out)
@@ -135,6 +136,91 @@ static void say_asked(const struct cli_args *args)
 	printf("Accounts requested:\n\t: %s\n", accounts ? accounts : "all");
 }
 
+static void put_counts(struct cli_json *j, const char *name, Mu__TresCount *const *v, size_t n)
+{
+	json_array(j, name);
+	for (size_t i = 0; i < n; i++) {
+		json_object(j, NULL);
+		json_text(j, "name", v[i]->name);
+		json_triple(j, "value", true, false, v[i]->count);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static double part(uint64_t q32)
+{
+	return (double)q32 / 4294967296.0;
+}
+
+static void put_share(struct cli_json *j, const struct cli *c, const Mu__ShareRow *s, const char *parent)
+{
+	const Mu__Limits *l = s->limits;
+
+	json_object(j, NULL);
+	json_number(j, "id", s->id);
+	json_text(j, "cluster", c->conf.cluster);
+	json_text(j, "name", is_user(s) ? s->user : s->account);
+	json_text(j, "parent", parent);
+	json_text(j, "partition", s->partition);
+	json_triple_real(j, "shares_normalized", s->depth != 0, false, part(s->norm_shares));
+	json_triple(j, "shares", s->depth != 0, s->shares == 2147483647u, s->shares);
+	json_object(j, "tres");
+	put_counts(j, "run_seconds", s->run_mins, s->n_run_mins);
+	put_counts(j, "group_minutes", l ? l->grp_tres_mins : NULL, l ? l->n_grp_tres_mins : 0);
+	put_counts(j, "usage", s->used_mins, s->n_used_mins);
+	json_object_end(j);
+	json_triple_real(j, "effective_usage", true, false, part(s->effective_usage));
+	json_triple_real(j, "usage_normalized", s->depth != 0, false, part(s->norm_usage));
+	json_number(j, "usage", (int64_t)s->raw_usage_sec);
+	json_object(j, "fairshare");
+	json_triple_real(j, "factor", is_user(s), false, part(s->fair));
+	json_triple_real(j, "level", s->depth != 0, s->level_fs == UINT64_MAX,
+			 s->level_fs == UINT64_MAX ? 0 : (double)s->level_fs / 65536.0);
+	json_object_end(j);
+	json_array(j, "type");
+	json_text(j, NULL, is_user(s) ? "USER" : "ASSOCIATION");
+	json_array_end(j);
+	json_object_end(j);
+}
+
+/* Of a row, the account above: rows come with parents before their children. */
+static const char *parent_of(void *const *rows, size_t at)
+{
+	const Mu__ShareRow *s = rows[at];
+
+	if (is_user(s))
+		return s->account;
+	for (size_t i = at; i-- > 0;) {
+		const Mu__ShareRow *up = rows[i];
+
+		if (!is_user(up) && up->depth < s->depth)
+			return up->account;
+	}
+	return "";
+}
+
+static int print_json(struct cli *c, const struct cli_args *args, void *const *rows, size_t n)
+{
+	struct cli_model m = {0};
+	int64_t total = 0;
+
+	cli_model_begin(c, &m);
+	json_object(&m.json, "shares");
+	json_array(&m.json, "shares");
+	for (size_t i = 0; i < n; i++) {
+		const Mu__ShareRow *s = rows[i];
+
+		total += s->depth && s->shares != 2147483647u ? s->shares : 0;
+		if (wanted(c, args, s))
+			put_share(&m.json, c, s, parent_of(rows, i));
+	}
+	json_array_end(&m.json);
+	json_number(&m.json, "total_shares", total);
+	json_object_end(&m.json);
+	return cli_model_end(&m);
+}
+
 int cli_sshare(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
@@ -183,6 +269,8 @@ int cli_sshare(struct cli *c, int argc, char **argv)
 	if (cli_args_has(&args, OPT_mgr_parsable) || cli_args_has(&args, OPT_mgr_parsable2))
 		style =
 		    (struct cli_acct_style){.delimiter = "|", .trail = cli_args_has(&args, OPT_mgr_parsable)};
+	if (cli_model_wanted(&args))
+		return print_json(c, &args, rows, n);
 	if (c->verbose)
 		say_asked(&args);
 	if (!cli_args_has(&args, OPT_mgr_noheader))

@@ -368,5 +368,26 @@ Test(cli, json)
 	cr_assert_str_eq((char *)out.data, "{\n  \"a\": \"q\\\"\\\\\\n\\u0001 \xc3\xb6 \\ufffd\",\n  \"l\": "
 					   "[],\n  \"t\": {\n    \"set\": true,\n"
 					   "    \"infinite\": false,\n    \"number\": -5\n  }\n}");
+	mu_buf_reset(&out);
+	j = (struct cli_json){.out = &out, .yaml = true};
+	json_object(&j, NULL);
+	json_text(&j, "a", "q\"\n");
+	json_array(&j, "l");
+	json_array_end(&j);
+	json_array(&j, "rows");
+	json_object(&j, NULL);
+	json_number(&j, "1st", 1);
+	json_real(&j, "half", 0.5);
+	json_object_end(&j);
+	json_array(&j, NULL);
+	json_null(&j, NULL);
+	json_bool(&j, NULL, true);
+	json_array_end(&j);
+	json_object(&j, NULL);
+	json_object_end(&j);
+	json_array_end(&j);
+	json_object_end(&j);
+	cr_assert_str_eq((char *)out.data, "---\na: \"q\\\"\\n\"\nl: []\nrows:\n  - \"1st\": 1\n    half: 0.5\n"
+					   "  - - null\n    - true\n  - {}");
 	mu_buf_free(&out);
 }

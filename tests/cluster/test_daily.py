@@ -190,7 +190,7 @@ def test_operator_words(t):
     equal(c.run("scontrol", "errnumstr", "2017").ok().out, "Invalid job id specified\n", "an error's number")
     c.run("scontrol", "errnumstr", "x").refused("is no error number")
     for command in (["squeue"], ["sinfo"], ["sacct"], ["scontrol", "show", "job"]):
-        equal(c.run(*command, "--json=list").ok().out, "Possible data_parser plugins:\ndata_parser/v0.0.40\n", "models of " + command[0])
+        equal(c.run(*command, "--json=list").ok().out, "Possible data_parser plugins:\ndata_parser/v0.0.41\ndata_parser/v0.0.40\n", "models of " + command[0])
         c.run(*command, "--json=v0.0.37").refused("Invalid --json specification")
     c.run("sbatch", "-k5", "--wrap", "true").refused("Invalid --no-kill specification")
     job = c.sbatch("-n1", "--mem", "99", "--gres=gpu:1", "--wrap", "trap '' TERM; srun sleep 1; while :; do sleep 1; done")

@@ -1,0 +1,75 @@
+"""What an administrator's scripts read: JSON by its outer keys, and words of scontrol that act on several jobs."""
+import json
+
+from harness import USER, check, equal, test, wait_until
+
+# The rows' key of each, and a member that a row has.
+SHOWN = [(["squeue"], "jobs", "job_state"), (["sacct"], "jobs", "steps"), (["sinfo"], "sinfo", "partition"),
+         (["scontrol", "show", "job"], "jobs", "job_resources"), (["scontrol", "show", "node"], "nodes", "state"),
+         (["scontrol", "show", "partition"], "partitions", "maximums"), (["scontrol", "show", "reservation"], "reservations", "start_time"),
+         (["scontrol", "show", "step"], "steps", "step"), (["scontrol", "ping"], "pings", "pinged"),
+         (["sacctmgr", "show", "account"], "accounts", "associations"), (["sacctmgr", "show", "user"], "users", "administrator_level"),
+         (["sacctmgr", "show", "assoc"], "associations", "max"), (["sacctmgr", "show", "qos"], "qos", "limits"),
+         (["sacctmgr", "show", "cluster"], "clusters", "controller")]
+
+
+def told(c, *words):
+    return json.loads(c.run(*words, "--json").ok().out)
+
+
+@test()
+def test_words_json(t):
+    c = t.cluster(nodes=1)
+    job = c.sbatch("-n1", "--mem=50", "-t5", "--wrap", "sleep 300")
+    c.run("scontrol", "create", "reservation", "ReservationName=r", "StartTime=now+1hour", "Duration=10", "Users=root", "Nodes=n1").ok()
+    wait_until("the batch step to run", 20, lambda: told(c, "scontrol", "show", "step")["steps"])
+    for words, key, member in SHOWN:
+        said = told(c, *words)
+        equal(said["meta"]["plugin"]["data_parser"], "data_parser/v0.0.41", "the model of " + words[0])
+        check(said[key] and member in said[key][0], "%s has no %s of %s: %s", words, member, key, said)
+        check(said["errors"] == [] and said["warnings"] == [], "%s has errors", words)
+        text = c.run(*words, "--yaml").ok().out
+        check(text.startswith("---\nmeta:\n") and "\n%s:\n  - " % key in text, "%s in YAML: %s", words, text)
+    shares = told(c, "sshare", "-a")["shares"]
+    check(shares["shares"] and "level" in shares["shares"][0]["fairshare"], "shares: %s", shares)
+    check(told(c, "sdiag")["statistics"]["jobs_submitted"] == 1, "statistics")
+    # The two models differ in a job's resources.
+    new = told(c, "squeue")["jobs"][0]["job_resources"]["nodes"]
+    equal((new["list"], new["allocation"][0]["name"]), ("n1", "n1"), "nodes of a job")
+    old = json.loads(c.run("squeue", "--json=v0.0.40").ok().out)["jobs"][0]["job_resources"]
+    equal((old["nodes"], old["allocated_nodes"][0]["nodename"]), ("n1", "n1"), "nodes of a job in the model before")
+    c.run("scontrol", "show", "topology", "--json").refused("show topology knows no --json")
+    c.run("sacctmgr", "show", "tres", "--json").refused("--json and --yaml show accounts")
+    c.run("sacctmgr", "dump", "file=/dev/null", "--json").refused("are for what shows")
+    c.run("scancel", job).ok()
+
+
+@test()
+def test_words_of_scontrol(t):
+    c = t.cluster(nodes=1)
+    first, second = c.sbatch("-J", "twin", "-H", "--wrap", "true"), c.sbatch("-J", "twin", "-H", "--wrap", "true")
+    other = c.sbatch("-J", "other", "-H", "--delay-boot=5", "--wrap", "true")
+    check("DelayBoot=00:05:00" in c.run("scontrol", "show", "job", other).ok().out, "DelayBoot of a job")
+    check("DelayBoot=00:00:00" in c.run("scontrol", "show", "job", first).ok().out, "DelayBoot of another")
+    c.run("scontrol", "release", "jobname=twin", user=USER).refused("Job name twin not found")
+    c.run("scontrol", "release", "jobname=twin").ok()
+    ended = c.wait_ended(first, second)
+    equal([ended[job][0] for job in (first, second)], ["COMPLETED", "COMPLETED"], "jobs released by their name")
+    equal(c.run("squeue", "-h", "-o", "%T", "-j", other).ok().out, "PENDING\n", "the job of another name")
+    c.run("scontrol", "hold", "name=nosuch").refused("Job name nosuch not found")
+    long = c.sbatch("-n1", "--wrap", "sleep 300")
+    wait_until("the script's processes to be listed", 20, lambda: any(
+        line.split()[1:3] == [str(long), "batch"] for line in c.run("scontrol", "listpids", "%d.batch" % long).out.splitlines()))
+    check(str(long) in c.run("scontrol", "listpids").ok().out, "processes of all jobs")
+    c.run("scontrol", "listpids", other).refused("")
+    equal(c.run("scontrol", "show", "federations").ok().out, "There are no federations.\n", "federations")
+    for word in ("bbstat", "dwstat", "aliases"):
+        c.run("scontrol", "show", word).refused("show %s is not supported" % word)
+    for word in ("reboot", "token", "fsdampeningfactor", "schedloglevel", "liststeps"):
+        c.run("scontrol", word, "x").refused("%s is not supported" % word)
+    c.run("scontrol", "ping", "x").refused("too many arguments for keyword:ping")
+    c.run("scontrol", "errnumstr").refused("too few arguments for keyword:errnumstr")
+    done = c.run("scontrol", "shutdown", user=USER)
+    done.refused("slurm_shutdown error")
+    check("controllers end" not in done.err, "a shutdown that was denied says %r", done.err)
+    c.run("scancel", long, other).ok()
