@@ -3,8 +3,8 @@
  *
  * They are placed one after the other, each beside what those before it would take: first those that few
  * nodes serve. That order is a guess, not a search: when it fails the job waits for more room than it needs.
- * A plan that stands gives places that are known to serve: when its moment has come they are taken from it.
- */
+ * A plan that stands gives places that are known to serve: where the guess fails they are tried, before the
+ * plan's moment as well, for they may be free earlier than others had promised. */
 #include "sched/pass.h"
 
 /* One node that a component tries, and how it was before. */
@@ -550,9 +550,8 @@ bool sch__pass_together(struct sch_pass *p, struct sch_lane *l, struct sch_job *
 		return false;
 	put_in_order(&g);
 	sch__pass_line(p);
-	int64_t planned = sch__pass_plan_of(p, j);
-	bool due = planned && planned <= p->st->cluster->now_usec;
-	if (lay_all(&g, false, &why) || (due && lay_all(&g, true, &why))) {
+	bool planned = sch__pass_plan_of(p, j) != 0;
+	if (lay_all(&g, false, &why) || (planned && lay_all(&g, true, &why))) {
 		start(&g);
 		return true;
 	}

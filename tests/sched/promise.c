@@ -289,10 +289,13 @@ static uint32_t last_id(const struct world *w)
 	return next < IDS ? next : IDS;
 }
 
-/* Time goes on to the next end or so; what ends then, ends. */
+/* Time goes on to the next end or so, but not past a moment at which the core wants to be told of it; what
+ * ends then, ends. */
 static void pass_time(struct world *w)
 {
-	int64_t to = w->h.now_usec + (int64_t)(1 + below(w, 400)) * SEC;
+	int64_t to = w->h.now_usec + (int64_t)(1 + below(w, 400)) * SEC, due = sch_due_usec(w->h.st);
+	if (due > w->h.now_usec && due < to)
+		to = due;
 	for (uint32_t id = 1; id < last_id(w); id++)
 		if (w->ends[id] && w->ends[id] < to)
 			to = w->ends[id];
