@@ -528,7 +528,9 @@ static void open_lanes(struct sch_pass *p)
 	p->lane = mu_arena_alloc(p->arena, (st->part_count + 1) * sizeof(p->lane[0]));
 	p->lane_count = st->part_count;
 	for (uint32_t i = 0; i < st->part_count; i++)
-		p->lane[i] = (struct sch_lane){.part = st->part[i], .tier = sch__tier(st->part[i])};
+		p->lane[i] = (struct sch_lane){.part = st->part[i],
+					       .tier = sch__tier(st->part[i]),
+					       .seen_key = i < c->n_seen ? c->seen[i] : 0};
 	for (size_t i = 0; i + 1 < c->n_blocked; i += 2) {
 		struct sch_job *j = sch__job(st, c->blocked[i + 1]);
 		if (c->blocked[i] >= st->part_count)
@@ -632,6 +634,9 @@ static void hand_over(struct sch_pass *p, uint32_t tier, uint32_t priority, uint
 			d->blocked[d->n_blocked++] = i;
 			d->blocked[d->n_blocked++] = p->lane[i].blocker ? p->lane[i].blocker->id : 0;
 		}
+	d->seen = mu_arena_alloc(p->arena, (p->lane_count + 1) * sizeof(d->seen[0]));
+	for (; d->n_seen < p->lane_count; d->n_seen++)
+		d->seen[d->n_seen] = p->lane[d->n_seen].seen_key;
 	d->taken = mu_arena_alloc(p->arena, (mu_bits_count(&p->named) + 1) * sizeof(d->taken[0]));
 	for (uint32_t r = mu_bits_next(&p->named, 0); r != UINT32_MAX; r = mu_bits_next(&p->named, r + 1))
 		d->taken[d->n_taken++] = p->st->by_rank[r]->row->name;

@@ -228,9 +228,11 @@ void sch__pass_clear(struct sch_state *st)
 		free(c->taken[i]);
 	free(c->taken);
 	free(c->blocked);
+	free(c->seen);
 	c->taken = NULL;
 	c->blocked = NULL;
-	c->n_taken = c->n_blocked = 0;
+	c->seen = NULL;
+	c->n_taken = c->n_blocked = c->n_seen = 0;
 }
 
 /* An unfinished pass cannot go on over other partitions or nodes. */

@@ -315,13 +315,16 @@ static void hand_over(struct sch_ev *ev, const Mu__Decided *d)
 	c->cursor_part = d->cursor_part;
 	c->blocked = calloc(d->n_blocked + 1, sizeof(c->blocked[0]));
 	c->taken = calloc(d->n_taken + 1, sizeof(c->taken[0]));
-	if (!c->blocked || !c->taken)
+	c->seen = calloc(d->n_seen + 1, sizeof(c->seen[0]));
+	if (!c->blocked || !c->taken || !c->seen)
 		abort();
 	for (; c->n_blocked < d->n_blocked; c->n_blocked++)
 		c->blocked[c->n_blocked] = d->blocked[c->n_blocked];
 	for (; c->n_taken < d->n_taken; c->n_taken++) {
 		c->taken[c->n_taken] = sch__copy_text(d->taken[c->n_taken]);
 	}
+	for (; c->n_seen < d->n_seen; c->n_seen++)
+		c->seen[c->n_seen] = d->seen[c->n_seen];
 }
 
 int sch__evolve_decided(struct sch_ev *ev)

@@ -36,7 +36,7 @@ struct sch_lane {
 	struct sch_part *part;
 	uint32_t tier;
 	struct sch_job *head;			  /* NULL: nothing left to visit */
-	uint64_t head_key, blocked_key, seen_key; /* seen: visited last by this slice */
+	uint64_t head_key, blocked_key, seen_key; /* seen: visited last by this pass */
 	bool blocked;
 	struct sch_job *blocker;
 };

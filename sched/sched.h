@@ -20,7 +20,7 @@
 #include "proto/why.pb-c.h"
 #include "proto/wire.pb-c.h"
 
-#define SCH_PLANNER_VERSION 4u
+#define SCH_PLANNER_VERSION 5u
 
 struct sch_state;
 
