@@ -80,7 +80,9 @@ static bool job_wanted(const struct sacct *s, const Mu__JobRow *j)
 	const Mu__JobSpec *spec = cli_job_spec(j);
 	const char *wckeys = cli_args_value(s->args, OPT_wckeys),
 		   *features = cli_args_value(s->args, OPT_constraints),
-		   *assocs = cli_args_value(s->args, OPT_associations);
+		   *assocs = cli_args_value(s->args, OPT_associations),
+		   *flags = cli_args_value(s->args, OPT_acct_flags),
+		   *reasons = cli_args_value(s->args, OPT_acct_reason);
 	char assoc[16];
 
 	if (!in_range(s->nodes, j->node_count ? j->node_count : j->nodes_min) ||
@@ -96,6 +98,11 @@ static bool job_wanted(const struct sacct *s, const Mu__JobRow *j)
 		return false;
 	snprintf(assoc, sizeof assoc, "%u", j->assoc);
 	if (assocs && !cli_in_list(assocs, assoc))
+		return false;
+	/* Jobs start in the one pass that goes through the queue, which Slurm calls its main one. */
+	if (flags && (!j->start_usec || !cli_in_list(flags, "SchedMain")))
+		return false;
+	if (reasons && !cli_in_list(reasons, mu_job_reason_word(j->reason)))
 		return false;
 	return group_wanted(s, j);
 }
@@ -173,14 +180,30 @@ static void print_row(const struct sacct *s, const Mu__HistRow *row, struct mu_b
 	}
 }
 
+struct task_of {
+	const struct sacct *s;
+	const Mu__HistRow *row;
+	struct mu_buf *out;
+};
+
+static void print_task(void *arg, const Mu__JobRow *task)
+{
+	const struct task_of *t = arg;
+	Mu__HistRow row = *t->row;
+
+	row.job = (Mu__JobRow *)task;
+	print_row(t->s, &row, t->out);
+}
+
 /* The script, or (ENVIRONMENT) what the job was submitted with, NAME=VALUE on each line. */
 static int print_blob(const struct sacct *s, const Mu__HistRow *row, bool environment)
 {
 	const Mu__JobSpec *spec = cli_job_spec(row->job);
 	uint64_t offset = 0, total = 1;
 
-	printf("%s for %u\n--------------------------------------------------------------------------------\n",
-	       environment ? "Environment used" : "Batch Script", row->job->id);
+	printf(
+	    "%s for %u\n--------------------------------------------------------------------------------\n",
+	    environment ? "Environment used" : "Batch Script", row->job->id);
 	if (!(environment ? spec->has_env_hash : spec->has_script_hash)) {
 		printf("NONE\n");
 		return 0;
@@ -316,6 +339,8 @@ static int list(struct sacct *s)
 			cli_model_history(&model.json, s->cli, row);
 		else if (scripts)
 			rc |= print_blob(s, row, env && !cli_args_has(s->args, OPT_batch_script));
+		else if (cli_args_has(s->args, OPT_acct_array))
+			cli_job_each(row->job, print_task, &(struct task_of){s, row, &out});
 		else
 			print_row(s, row, &out);
 		if (!json && out.len > 60000) {
@@ -329,13 +354,6 @@ static int list(struct sacct *s)
 	}
 	fwrite(out.data ? (char *)out.data : "", 1, out.len, stdout);
 	return rc;
-}
-
-static void helpformat(void)
-{
-	for (size_t i = 0; i < cli_acct_columns.count; i++)
-		printf("%-19s%s", cli_acct_columns.column[i].name,
-		       i % 4 == 3 || i + 1 == cli_acct_columns.count ? "\n" : " ");
 }
 
 /* ---- options ---- */
@@ -592,7 +610,7 @@ int cli_sacct(struct cli *c, int argc, char **argv)
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
 	if (cli_args_has(&args, OPT_helpformat)) {
-		helpformat();
+		cli_table_names(&cli_acct_columns, stdout);
 		return 0;
 	}
 	return cli_each_cluster(c, &args, run);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/model.h"
+#include "cli/prompt.h"
 
 /* ---- limits by their rows ---- */
 
@@ -624,7 +625,9 @@ enum verb {
 	V_VERSION,
 	V_HELP,
 	V_RECONFIGURE,
-	V_ARCHIVE
+	V_ASSOCIATIONS,
+	V_MODE,
+	V_END
 };
 static const struct {
 	enum verb v;
@@ -640,7 +643,39 @@ static const struct {
 	     {V_VERSION, "version", 1},
 	     {V_HELP, "help", 1},
 	     {V_RECONFIGURE, "reconfigure", 3},
-	     {V_ARCHIVE, "archive", 2}};
+	     {V_ASSOCIATIONS, "associations", 2},
+	     {V_MODE, "oneliner quiet verbose parsable", 4},
+	     {V_END, "exit quit", 2}};
+
+/* What Slurm keeps in its database and here is kept elsewhere: verbs, and things that a verb names. */
+static const struct {
+	const char *names, *why;
+} absent[] = {
+    {"archive",
+     "there is no database to archive: every change stays in the log, and muster log export writes it "
+     "to files"},
+    {"clear", "counters are part of the cluster's history and are never reset"},
+    {"shutdown", "accounts live in the controllers, which scontrol shutdown ends"},
+    {"federations", "there are no federations"},
+    {"instances", "nodes have no instances of a cloud; scontrol update NodeName=N InstanceId= notes one"},
+    {"jobs", "scontrol update JobId=N changes a job that is not over; one that is over is history"},
+    {"reservations", "scontrol show reservation lists them, sreport reservation what they were used for"},
+    {"resources", "licences are those of Licenses= in muster.conf; scontrol show licenses lists them"},
+    {"wckeys",
+     "wckeys are words of jobs and are not kept as a list; sreport cluster WCKeyUtilizationByUser tells "
+     "which were used"},
+};
+
+static bool is_absent(const struct mgr *m, const char *word)
+{
+	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+		if (strlen(word) >= 3 && match(absent[i].names, word, strlen(word)) < 2) {
+			cli_error(m->cli, "%s is not supported: %s", absent[i].names, absent[i].why);
+			return true;
+		}
+	}
+	return false;
+}
 
 static enum verb verb_of(const char *word)
 {
@@ -666,6 +701,8 @@ static int on_entity(struct mgr *m, enum verb v, char **words, size_t n)
 	struct mu_err err = {0};
 	enum mgr_entity e = n ? entity_of(words[0]) : 0;
 
+	if (n && (!e || e == MGR_WCKEY || e == MGR_RESOURCE) && is_absent(m, words[0]))
+		return 1;
 	if (v == V_LIST && !e)
 		return no_entity("list", "\"Account\", \"Association\", \"Cluster\", "
 					 "\"Configuration\",\n\"Coordinator\", \"Event\", "
@@ -715,6 +752,65 @@ static const char *whole_line(struct cli *c, char **words, size_t n)
 	return line;
 }
 
+static int run(struct mgr *m, char **words, size_t n)
+{
+	struct cli *c = m->cli;
+	enum verb v = verb_of(words[0]);
+
+	m->line = whole_line(c, words, n);
+	if (c->at && v != V_LIST && v != V_DUMP) {
+		cli_error(c, "--at is for what shows, and changes nothing: show, list, dump");
+		return 1;
+	}
+	if (cli_model_wanted(m->args) && v != V_LIST && v != V_ASSOCIATIONS) {
+		cli_error(c, "--json and --yaml are for what shows: show, list");
+		return 1;
+	}
+	if (cli_args_has(m->args, OPT_mgr_readonly) &&
+	    (v == V_ADD || v == V_MODIFY || v == V_DELETE || v == V_LOAD)) {
+		cli_error(c, "Can't run this command in readonly mode.");
+		return 1;
+	}
+	switch (v) {
+	case V_ADD:
+	case V_LIST:
+	case V_MODIFY:
+	case V_DELETE:
+		return on_entity(m, v, words + 1, n - 1);
+	case V_ASSOCIATIONS:
+		return on_entity(m, V_LIST, words, n);
+	case V_DUMP:
+		return mgr_dump(m, words + 1, n - 1);
+	case V_LOAD:
+		return mgr_read(m, words + 1, n - 1);
+	case V_PING:
+		return ping(m);
+	case V_VERSION:
+		cli_version(stdout);
+		return 0;
+	case V_HELP:
+		cli_help(c, stdout);
+		return 0;
+	case V_RECONFIGURE: /* Accounts are part of the log: there is no second daemon to tell. */
+	case V_MODE:
+	case V_END:
+		return 0;
+	}
+	if (!is_absent(m, words[0]))
+		cli_error(c, "invalid keyword: %s", words[0]);
+	return 1;
+}
+
+/* Each line begins without what the one before asked and read. */
+static int prompt_line(void *arg, char **words, size_t n)
+{
+	struct mgr *m = arg;
+	struct mgr fresh = {.cli = m->cli, .args = m->args};
+
+	*m = fresh;
+	return verb_of(words[0]) == V_END ? CLI_PROMPT_END : run(m, words, n);
+}
+
 int cli_sacctmgr(struct cli *c, int argc, char **argv)
 {
 	struct cli_args args = {0};
@@ -728,48 +824,7 @@ int cli_sacctmgr(struct cli *c, int argc, char **argv)
 	memset(m, 0, sizeof *m);
 	m->cli = c;
 	m->args = &args;
-	m->line = whole_line(c, args.words, args.word_count);
-	if (!args.word_count) {
-		cli_error(
-		    c,
-		    "say what to do: add, modify, delete, show, dump, load; \"sacctmgr --help\" tells more");
-		return 1;
-	}
 	if (cli_check_clusters(c, &args, &err) || cli_take_at(c, &args, &err))
 		return say_error(m, &err);
-	if (c->at && verb_of(args.words[0]) != V_LIST && verb_of(args.words[0]) != V_DUMP) {
-		cli_error(c, "--at is for what shows, and changes nothing: show, list, dump");
-		return 1;
-	}
-	if (cli_model_wanted(&args) && verb_of(args.words[0]) != V_LIST) {
-		cli_error(c, "--json and --yaml are for what shows: show, list");
-		return 1;
-	}
-	switch (verb_of(args.words[0])) {
-	case V_ADD:
-	case V_LIST:
-	case V_MODIFY:
-	case V_DELETE:
-		return on_entity(m, verb_of(args.words[0]), args.words + 1, args.word_count - 1);
-	case V_DUMP:
-		return mgr_dump(m, args.words + 1, args.word_count - 1);
-	case V_LOAD:
-		return mgr_read(m, args.words + 1, args.word_count - 1);
-	case V_PING:
-		return ping(m);
-	case V_VERSION:
-		cli_version(stdout);
-		return 0;
-	case V_HELP:
-		cli_help(c, stdout);
-		return 0;
-	case V_RECONFIGURE:
-		return 0; /* Accounts are part of the log: there is no second daemon to tell. */
-	case V_ARCHIVE:
-		cli_error(c,
-			  "there is no database to archive: every change stays in the log, and muster log export writes it to files");
-		return 1;
-	}
-	cli_error(c, "invalid keyword: %s", args.words[0]);
-	return 1;
+	return args.word_count ? run(m, args.words, args.word_count) : cli_prompt(c, prompt_line, m);
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/states.h"
+
 static int fail(struct mgr *m, const struct mu_err *err)
 {
 	fflush(stdout);
@@ -31,18 +33,69 @@ static int nothing(struct mgr *m)
 	return 1;
 }
 
-static int commit(struct mgr *m, const char *what)
-{
-	struct mu_err err = {0};
-
-	if (!mgr_confirm(m))
-		return 0;
-	return mgr_send(m, &err) ? problem(&err, what) : 0;
-}
-
 static const char *cluster(const struct mgr *m)
 {
 	return m->cli->conf.cluster ? m->cli->conf.cluster : "linux";
+}
+
+/* Does J stand in an association, or under a QOS, that the changes remove? */
+static bool job_goes(const struct mgr *m, const Mu__JobRow *j)
+{
+	for (size_t i = 0; i < m->changes; i++) {
+		const Mu__AccountsRemove *r = m->change[i]->remove;
+		const char *user = j->user ? j->user : "", *account = j->account ? j->account : "";
+
+		if (m->change[i]->kind_case != MU__ACCOUNTS_CHANGE__KIND_REMOVE)
+			continue;
+		if ((r->account && strcmp(r->account, account) == 0) ||
+		    (r->user && strcmp(r->user, user) == 0) ||
+		    (r->qos && j->qos && strcmp(r->qos, j->qos) == 0) ||
+		    (r->assoc && strcmp(r->assoc->account, account) == 0 &&
+		     strcmp(r->assoc->user, user) == 0))
+			return true;
+	}
+	return false;
+}
+
+/* The jobs for which nothing was removed, a line each. */
+static void say_active(struct mgr *m)
+{
+	Mu__Query ask = MU__QUERY__INIT;
+	uint32_t living[] = {JOB_PENDING, JOB_RUNNING, JOB_SUSPENDED, JOB_COMPLETING};
+	void **rows;
+	size_t n;
+
+	ask.has_what = ask.has_slim = ask.slim = 1;
+	ask.what = MU__WHAT__WHAT_JOBS;
+	ask.state = living;
+	ask.n_state = sizeof living / sizeof *living;
+	if (cli_query_all(m->cli, &ask, &mu__job_row__descriptor, &rows, &n, NULL))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		const Mu__JobRow *j = rows[i];
+
+		if (job_goes(m, j))
+			fprintf(stderr, "  JobID = %-10u C = %-10.10s A = %-10.10s U = %-9.9s\n", j->id,
+				cluster(m), j->account ? j->account : "", j->user ? j->user : "");
+	}
+}
+
+static int commit(struct mgr *m, const char *what)
+{
+	struct mu_err err = {0};
+	int rc;
+
+	if (!mgr_confirm(m))
+		return 0;
+	rc = mgr_send(m, &err);
+	if (!rc)
+		return 0;
+	if (rc != MU_EBUSY || !strstr(err.text, "active"))
+		return problem(&err, what);
+	fflush(stdout);
+	fprintf(stderr, " Error with request: %s\n", err.text);
+	say_active(m);
+	return 1;
 }
 
 /* ---- values ---- */
@@ -734,7 +787,8 @@ static bool goes(const struct mgr *m, const Mu__AssocRow *a)
 	return false;
 }
 
-/* A user who stays elsewhere keeps his default account. True, with the sentence printed, where one would lose it. */
+/* A user who stays elsewhere keeps his default account. True, with the sentence printed, where one would lose
+ * it. */
 static bool loses_default(struct mgr *m)
 {
 	for (size_t i = 0; i < m->assocs; i++) {
@@ -760,6 +814,30 @@ static bool loses_default(struct mgr *m)
 		return true;
 	}
 	return false;
+}
+
+/* What goes with accounts, from above: accounts, then places of users. */
+static void say_below(const struct mgr *m)
+{
+	for (int users = 0; users < 2; users++) {
+		bool some = false;
+
+		for (size_t i = m->changes; i-- > 0;) {
+			const Mu__AccountsRemove *r = m->change[i]->remove;
+
+			if ((r->assoc != NULL) != (users != 0))
+				continue;
+			if (!some)
+				mgr_say(m, users ? " Deleting user associations...\n"
+						 : " Deleting accounts...\n");
+			some = true;
+			if (users)
+				mgr_say(m, "  C = %-10.10s A = %-20.20s U = %-9.9s\n", cluster(m),
+					r->assoc->account, r->assoc->user);
+			else
+				mgr_say(m, "  %s\n", r->account);
+		}
+	}
 }
 
 /* With an account go the accounts and users' places below it, from below. */
@@ -793,10 +871,7 @@ static int delete_account(struct mgr *m)
 	}
 	if (loses_default(m))
 		return 1;
-	if (m->changes)
-		mgr_say(m, " Deleting accounts...\n");
-	for (size_t i = 0; i < kept; i++)
-		mgr_say(m, "  %s\n", names[i]);
+	say_below(m);
 	return deleted(m, "deleting accounts");
 }
 

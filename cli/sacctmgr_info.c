@@ -1,4 +1,5 @@
-/* cli/sacctmgr_info.c: sacctmgr show configuration, stats: what stands elsewhere in Muster, in the place where people look. */
+/* cli/sacctmgr_info.c: sacctmgr show configuration, stats: what stands elsewhere in Muster, in the place
+ * where people look. */
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
@@ -20,9 +21,19 @@ static void date_of(int64_t usec, char *out, size_t cap)
 /* The keys of the configuration that accounting goes by, as the cluster has them. */
 int mgr_show_config(struct mgr *m)
 {
-	static const char *const keys[] = {"AccountingStorageEnforce", "AccountingStorageTRES", "AccountingStoreFlags", "ClusterName",
-					   "JobAcctGatherFrequency", "JobAcctGatherType", "MinJobAge", "PriorityDecayHalfLife",
-					   "PriorityType", "PriorityUsageResetPeriod", "PrivateData", "SlurmUser", "TrackWCKey"};
+	static const char *const keys[] = {"AccountingStorageEnforce",
+					   "AccountingStorageTRES",
+					   "AccountingStoreFlags",
+					   "ClusterName",
+					   "JobAcctGatherFrequency",
+					   "JobAcctGatherType",
+					   "MinJobAge",
+					   "PriorityDecayHalfLife",
+					   "PriorityType",
+					   "PriorityUsageResetPeriod",
+					   "PrivateData",
+					   "SlurmUser",
+					   "TrackWCKey"};
 	Mu__Query ask = MU__QUERY__INIT;
 	struct mu_err err = {0};
 	char date[64];
@@ -44,7 +55,8 @@ int mgr_show_config(struct mgr *m)
 		for (size_t k = 0; row && row->config && k < row->config->n_key; k++)
 			if (strcasecmp(row->config->key[k]->key, keys[i]) == 0)
 				value = row->config->key[k]->value;
-		printf("%-24s = %s\n", keys[i], strcmp(keys[i], "ClusterName") == 0 ? m->cli->conf.cluster : value);
+		printf("%-24s = %s\n", keys[i],
+		       strcmp(keys[i], "ClusterName") == 0 ? m->cli->conf.cluster : value);
 	}
 	printf("%-24s = %s\n", "SLURM_VERSION", MU_SLURM_VERSION);
 	return 0;
@@ -53,8 +65,8 @@ int mgr_show_config(struct mgr *m)
 /* What the controller that answers counts of requests; there are no rollups to speak of. */
 int mgr_show_stats(struct mgr *m)
 {
-	static const char *const shown[] = {"muster_requests_total", "muster_queries_total", "muster_submits_total",
-					    "muster_refused_total"};
+	static const char *const shown[] = {"muster_requests_total", "muster_queries_total",
+					    "muster_submits_total", "muster_refused_total"};
 	Mu__Request request = MU__REQUEST__INIT;
 	Mu__DiagAsk ask = MU__DIAG_ASK__INIT;
 	Mu__Reply *reply;
@@ -79,7 +91,8 @@ int mgr_show_stats(struct mgr *m)
 		const Mu__Metric *x = reply->diag->metric[i];
 		for (size_t k = 0; k < sizeof shown / sizeof *shown; k++)
 			if (strcmp(x->name, shown[k]) == 0)
-				printf("\t%-32s %-24s count:%.0f\n", x->name, x->labels ? x->labels : "", x->value);
+				printf("\t%-32s %-24s count:%.0f\n", x->name, x->labels ? x->labels : "",
+				       x->value);
 	}
 	return 0;
 }

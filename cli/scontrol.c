@@ -6,11 +6,10 @@
 #include <strings.h>
 
 #include "cli/model.h"
+#include "cli/prompt.h"
 #include "proto/conf.h"
 #include "proto/conf_fold.h"
 #include "proto/version.h"
-
-enum { PROMPT_WORDS_MAX = 256 };
 
 /* "primary", "backup", or where there are several "backup2". */
 static const char *place_of(struct scontrol *s, const struct cli_conf *conf, unsigned i)
@@ -427,62 +426,11 @@ static int run(struct scontrol *s, char **words, size_t count)
 	return v->run(s, v->name, words + 1, count - 1);
 }
 
-/* Words of one typed line; quotes keep blanks together. */
-static size_t split_line(char *text, char **words)
+static int prompt_line(void *arg, char **words, size_t count)
 {
-	size_t count = 0;
+	const struct verb *v = verb_of(words[0]);
 
-	for (char *p = text; *p && count < PROMPT_WORDS_MAX;) {
-		char *out, quote = 0;
-
-		p += strspn(p, " \t\n");
-		if (!*p)
-			break;
-		words[count++] = out = p;
-		for (; *p && (quote || !strchr(" \t\n", *p)); p++) {
-			if (!quote && (*p == '"' || *p == '\''))
-				quote = *p;
-			else if (*p == quote)
-				quote = 0;
-			else
-				*out++ = *p;
-		}
-		if (*p)
-			p++;
-		*out = 0;
-	}
-	return count;
-}
-
-static int prompt(struct scontrol *s)
-{
-	char *text = NULL, *last = NULL, *words[PROMPT_WORDS_MAX];
-	size_t cap = 0;
-	int rc = 0;
-
-	for (;;) {
-		size_t count;
-		char *copy;
-
-		printf("scontrol: ");
-		fflush(stdout);
-		if (getline(&text, &cap, stdin) < 0)
-			break;
-		copy = mu_arena_strdup(&s->cli->arena, strncmp(text, "!!", 2) == 0 && last ? last : text);
-		if (strncmp(text, "!!", 2) == 0)
-			printf("%s", copy);
-		last = mu_arena_strdup(&s->cli->arena, copy);
-		count = split_line(copy, words);
-		if (!count)
-			continue;
-		const struct verb *v = verb_of(words[0]);
-
-		if (v && v->run == do_nothing)
-			break;
-		rc = run(s, words, count);
-	}
-	free(text);
-	return rc;
+	return v && v->run == do_nothing ? CLI_PROMPT_END : run(arg, words, count);
 }
 
 int cli_scontrol(struct cli *c, int argc, char **argv)
@@ -505,5 +453,5 @@ int cli_scontrol(struct cli *c, int argc, char **argv)
 		cli_error(c, "%s", err.text);
 		return 1;
 	}
-	return args.word_count ? run(&s, args.words, args.word_count) : prompt(&s);
+	return args.word_count ? run(&s, args.words, args.word_count) : cli_prompt(c, prompt_line, &s);
 }

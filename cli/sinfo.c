@@ -533,18 +533,8 @@ static int read_format(struct sinfo *s, struct mu_err *err)
 	if (letters && names && letters->level == names->level)
 		return mu_fail(err, MU_EINVAL,
 			       "-o/--format and -O/--Format are incompatible: give one of them");
-	if (names && (!letters || names->level > letters->level)) {
-		const char *list = names->value;
-
-		if (strcasecmp(list, "all") == 0) {
-			struct mu_buf all MU_CLEANUP(mu_buf_free) = {0};
-
-			for (size_t i = 0; i < cli_node_columns.count; i++)
-				mu_buf_printf(&all, "%s%s", i ? "," : "", cli_node_columns.column[i].name);
-			list = mu_arena_strdup(&s->cli->arena, (char *)all.data);
-		}
-		return cli_format_names(&cli_node_columns, list, &s->cli->arena, &s->format, err);
-	}
+	if (names && (!letters || names->level > letters->level))
+		return cli_format_names(&cli_node_columns, names->value, &s->cli->arena, &s->format, err);
 	if (letters)
 		text = letters->value;
 	else if (s->reasons)
@@ -633,5 +623,9 @@ int cli_sinfo(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
+	if (cli_args_has(&args, OPT_list_helpformat) || cli_args_has(&args, OPT_list_helpFormat)) {
+		cli_table_names(&cli_node_columns, stdout);
+		return 0;
+	}
 	return cli_each_cluster(c, &args, run);
 }

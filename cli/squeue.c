@@ -610,5 +610,10 @@ int cli_squeue(struct cli *c, int argc, char **argv)
 
 	if (cli_begin(c, argc, argv, false, &args, &rc))
 		return rc;
+	if (cli_args_has(&args, OPT_list_helpformat) || cli_args_has(&args, OPT_list_helpFormat)) {
+		cli_table_names(cli_args_has(&args, OPT_steps) ? &cli_step_columns : &cli_job_columns,
+				stdout);
+		return 0;
+	}
 	return cli_each_cluster(c, &args, run);
 }

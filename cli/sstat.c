@@ -104,12 +104,6 @@ static void make_columns(struct sstat *s)
 	s->set.column = s->column;
 }
 
-static void helpformat(const struct sstat *s)
-{
-	for (size_t i = 0; i < s->set.count; i++)
-		printf("%-19s%s", s->set.column[i].name, (i + 1) % 4 && i + 1 < s->set.count ? " " : "\n");
-}
-
 static int read_format(struct sstat *s, struct mu_err *err)
 {
 	const char *text = cli_args_value(s->args, OPT_format_stat);
@@ -274,7 +268,7 @@ int cli_sstat(struct cli *c, int argc, char **argv)
 	s = (struct sstat){.cli = c, .args = &args};
 	make_columns(&s);
 	if (cli_args_has(&args, OPT_helpformat)) {
-		helpformat(&s);
+		cli_table_names(&s.set, stdout);
 		return 0;
 	}
 	if (!cli_args_has(&args, OPT_jobs_acct) && !args.word_count) {

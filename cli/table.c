@@ -205,6 +205,28 @@ int cli_format_letters(const struct cli_columns *set, const char *text, struct m
 	return 0;
 }
 
+/* Is NAME, of LEN letters, one of Slurm's spellings of WANT? Dashes and underscores in it count for nothing.
+ */
+static bool spelled(const char *want, const char *name, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (name[i] == '-' || name[i] == '_')
+			continue;
+		want += strspn(want, "-_");
+		if (tolower((unsigned char)*want++) != tolower((unsigned char)name[i]))
+			return false;
+	}
+	return !*want;
+}
+
+static const struct cli_column *by_spelling(const struct cli_columns *set, const char *name, size_t len)
+{
+	for (size_t i = 0; i < set->count; i++)
+		if (spelled(set->column[i].name, name, len))
+			return &set->column[i];
+	return NULL;
+}
+
 static const struct cli_column *by_name(const struct cli_columns *set, const char *name, size_t len,
 					bool prefix)
 {
@@ -230,10 +252,16 @@ int cli_format_names(const struct cli_columns *set, const char *text, struct mu_
 		     struct cli_format *ret, struct mu_err *err)
 {
 	struct cli_format f = {.before = ""};
+	struct mu_buf all MU_CLEANUP(mu_buf_free) = {0};
 
+	if (strcasecmp(text, "all") == 0) {
+		for (size_t i = 0; i < set->count; i++)
+			mu_buf_printf(&all, "%s%s", i ? "," : "", set->column[i].name);
+		text = mu_arena_strdup(arena, all.data ? (char *)all.data : "");
+	}
 	for (const char *p = text; *p;) {
 		size_t len = strcspn(p, ":,");
-		const struct cli_column *column = by_name(set, p, len, false);
+		const struct cli_column *column = by_spelling(set, p, len);
 		struct cli_item *item, made = {.column = column, .width = 20, .after = ""};
 
 		if (!column)
@@ -315,6 +343,12 @@ int cli_format_acct(const struct cli_columns *set, const char *text, struct mu_a
 		return mu_fail(err, MU_ESYNTAX, "Invalid format: it names no field");
 	*ret = f;
 	return 0;
+}
+
+void cli_table_names(const struct cli_columns *set, FILE *out)
+{
+	for (size_t i = 0; i < set->count; i++)
+		fprintf(out, "%-19s%s", set->column[i].name, i % 4 == 3 || i + 1 == set->count ? "\n" : " ");
 }
 
 /* ---- lines ---- */

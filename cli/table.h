@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "proto/base/arena.h"
 #include "proto/base/buf.h"
@@ -53,9 +54,12 @@ enum { CLI_WIDTH_MAX = 4096, CLI_ITEMS_MAX = 1024 };
  * is every column, a bar between. MU_ESYNTAX names the letter. */
 int cli_format_letters(const struct cli_columns *set, const char *text, struct mu_arena *arena,
 		       struct cli_format *ret, struct mu_err *err);
-/* "Name[:[.][width][suffix]]" divided by commas, case-blind; default width 20. */
+/* "Name[:[.][width][suffix]]" divided by commas, case-blind, dashes and underscores left out; default
+ * width 20. "all" is every column. */
 int cli_format_names(const struct cli_columns *set, const char *text, struct mu_arena *arena,
 		     struct cli_format *ret, struct mu_err *err);
+/* What --helpformat lists: the names of all columns, four a line. */
+void cli_table_names(const struct cli_columns *set, FILE *out);
 /* "Name[%[-]width]" divided by commas or blanks, case-blind, unique prefixes too. */
 int cli_format_acct(const struct cli_columns *set, const char *text, struct mu_arena *arena,
 		    struct cli_format *ret, struct mu_err *err);

@@ -73,3 +73,36 @@ def test_words_of_scontrol(t):
     done.refused("slurm_shutdown error")
     check("controllers end" not in done.err, "a shutdown that was denied says %r", done.err)
     c.run("scancel", long, other).ok()
+
+
+@test()
+def test_words_of_sacctmgr(t):
+    c = t.cluster(nodes=1)
+    c.run("sacctmgr", "-i", "add", "account", "top").ok()
+    c.run("sacctmgr", "-i", "add", "account", "below", "parent=top").ok()
+    c.run("sacctmgr", "-i", "add", "user", USER, "account=below").ok()
+    c.run("sacctmgr", "-r", "-i", "delete", "account", "top").refused("Can't run this command in readonly mode")
+    job = int(c.run("sbatch", "--parsable", "-H", "--wrap", "true", user=USER).ok().out)
+    done = c.run("sacctmgr", "-i", "delete", "account", "top")
+    done.refused("Error with request: Job(s) active, cancel job(s) before remove")
+    check("  JobID = %-10d C = " % job in done.err and "A = below" in done.err, "who is in the way: %s", done.err)
+    c.run("scancel", job).ok()
+    c.wait_ended(job)
+    said = c.run("sacctmgr", "-i", "delete", "account", "top").ok().out
+    check(" Deleting accounts...\n  top\n  below\n Deleting user associations...\n" in said and "U = " + USER in said, "what goes: %s", said)
+    equal(c.run("sacctmgr", "-n", "-P", "show", "account", "format=account").ok().out, "root\n", "accounts that are left")
+    typed = c.run("sacctmgr", "-i", stdin="add account one\nshow account one -n\nexit\nadd account two\n").ok().out
+    check("  one\n" in typed, "the prompt: %s", typed)
+    equal(c.run("sacctmgr", "-n", "-P", "show", "account", "format=account").ok().out, "one\nroot\n", "accounts that were typed")
+    for word in ("federation", "wckey", "resource", "reservation", "jobs"):
+        c.run("sacctmgr", "show", word).refused("is not supported")
+    # Columns by the spellings in use, all of them, and their list.
+    held = c.sbatch("-H", "-a", "0-2", "--comment=x", "--wrap", "true")
+    equal(c.run("squeue", "-h", "-j", held, "-O", "admin_comment:8,JOB-ID:4,ARRAY_TASK_ID:.6").ok().out.split()[0], "(null)", "spellings")
+    check(len(c.run("squeue", "-h", "-O", "ALL").ok().out.split()) > 50, "all columns of squeue")
+    check("features_act".replace("_", "") in c.run("sinfo", "--helpformat").ok().out.lower(), "columns of sinfo")
+    rows = c.run("sacct", "-n", "-X", "-P", "--array", "-j", held, "-o", "JobID").ok().out.split()
+    equal(rows, ["%d_%d" % (held, task) for task in range(3)], "tasks of an array in sacct")
+    equal(c.run("sacct", "-n", "-X", "-F", "SchedMain", "-j", held).ok().out, "", "jobs that started")
+    check(c.run("sacct", "-n", "-X", "-R", "JobHeldUser", "-j", held).ok().out, "jobs that wait for their release")
+    c.run("scancel", held).ok()
