@@ -348,7 +348,7 @@ void sch__depend_kill(struct sch_ev *ev, struct sch_job *j)
 	if (j->state != JOB_PENDING || sch__depend(j) != SCH_DEPEND_NEVER || !sch__depend_kills(ev->st, j))
 		return;
 	sch__job_end_waiting(ev, j, JOB_CANCELLED);
-	sch__reason(ev->st, j, REASON_Dependency, NULL);
+	sch__reason(ev->st, j, REASON_DependencyNeverSatisfied, NULL);
 }
 
 /* ITEM (UINT32_MAX: none) has got LETTER; the others are looked at. */
