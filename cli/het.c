@@ -76,6 +76,8 @@ int cli_parts_specs(struct cli *c, struct cli_part *parts, size_t count, struct 
 	for (size_t i = 0; i < count; i++) {
 		int rc = cli_spec_make(&parts[i].args, &c->arena, &parts[i].spec, err);
 
+		if (!rc)
+			rc = cli_spec_hosts(&parts[i].args, false, &c->arena, &parts[i].spec, err);
 		if (rc && count > 1)
 			return mu_wrap(err, "component %zu", i);
 		if (rc)

@@ -152,13 +152,12 @@ static int set_extra_node_info(const struct cli_given *g, Mu__JobSpec *spec, str
 	return 0;
 }
 
-static int set_nodefile(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec,
-			struct mu_err *err)
+int cli_host_file(const char *path, struct mu_arena *arena, char ***ret, size_t *ret_count,
+		  struct mu_err *err)
 {
-	struct mu_buf folded MU_CLEANUP(mu_buf_free) = {0};
-	char *text, **names;
-	size_t len, count;
-	int rc = cli_read_file(g->value, 1 << 20, arena, &text, &len, err);
+	char *text;
+	size_t len;
+	int rc = cli_read_file(path, 1 << 20, arena, &text, &len, err);
 
 	if (rc)
 		return rc;
@@ -169,9 +168,20 @@ static int set_nodefile(const struct cli_given *g, struct mu_arena *arena, Mu__J
 	text = mu_arena_strdup(arena, text + strspn(text, ","));
 	for (len = strlen(text); len && text[len - 1] == ','; len--)
 		text[len - 1] = 0;
-	rc = mu_hostlist_expand(text, 65536, arena, &names, &count, err);
+	rc = mu_hostlist_expand(text, 65536, arena, ret, ret_count, err);
+	return rc ? mu_wrap(err, "%s", path) : 0;
+}
+
+static int set_nodefile(const struct cli_given *g, struct mu_arena *arena, Mu__JobSpec *spec,
+			struct mu_err *err)
+{
+	struct mu_buf folded MU_CLEANUP(mu_buf_free) = {0};
+	char **names;
+	size_t count;
+	int rc = cli_host_file(g->value, arena, &names, &count, err);
+
 	if (rc)
-		return mu_wrap(err, "%s", g->value);
+		return rc;
 	mu_hostlist_fold((const char *const *)names, count, &folded);
 	spec->nodes_required = mu_arena_strdup(arena, (char *)folded.data);
 	return 0;
@@ -749,6 +759,58 @@ int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSp
 			return rc;
 	}
 	return together(args, arena, spec, err);
+}
+
+const char *cli_spec_by_file(const struct cli_args *args, bool alone)
+{
+	const char *path = getenv("SLURM_HOSTFILE"), *how = cli_args_value(args, OPT_distribution);
+	bool asked = how && strncasecmp(how, "arbitrary", 9) == 0;
+
+	if (!path || !*path || (!asked && (!alone || cli_args_has(args, OPT_nodelist))))
+		return NULL;
+	return path;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int cli_spec_hosts(const struct cli_args *args, bool alone, struct mu_arena *arena, Mu__JobSpec *spec,
+		   struct mu_err *err)
+{
+	struct mu_buf folded MU_CLEANUP(mu_buf_free) = {0};
+	const char *path = cli_spec_by_file(args, alone);
+	char **names;
+	size_t count;
+	uint32_t nodes = 0;
+	int rc;
+
+	if (!path || spec->nodes_required)
+		return 0;
+	rc = cli_host_file(path, arena, &names, &count, err);
+	if (rc)
+		return rc;
+	if (!count)
+		return mu_fail(err, MU_EINVAL, "%s names no host", path);
+	if (!spec->has_ntasks) {
+		spec->has_ntasks = 1;
+		spec->ntasks = (uint32_t)count;
+	}
+	if (count > spec->ntasks)
+		count = spec->ntasks;
+	qsort(names, count, sizeof *names, by_name);
+	for (size_t i = 0; i < count; i++) {
+		if (i == 0 || strcmp(names[nodes - 1], names[i]) != 0)
+			names[nodes++] = names[i];
+	}
+	mu_hostlist_fold((const char *const *)names, nodes, &folded);
+	spec->nodes_required = mu_arena_strdup(arena, (char *)folded.data);
+	if (!spec->has_nodes_min) {
+		spec->has_nodes_min = spec->has_nodes_max = 1;
+		spec->nodes_min = spec->nodes_max = nodes;
+	}
+	return 0;
 }
 
 void cli_spec_nodes(const struct cli *c, const struct cli_args *args, Mu__JobSpec *spec)

@@ -14,6 +14,17 @@ int cli_spec_make(const struct cli_args *args, struct mu_arena *arena, Mu__JobSp
  * node and task where that is exact. */
 int cli_spec_step(struct mu_arena *arena, Mu__JobSpec *spec, struct mu_err *err);
 
+/* The names in a file, divided by blanks, commas or lines, in their order and as often as they are there. */
+int cli_host_file(const char *path, struct mu_arena *arena, char ***ret, size_t *ret_count,
+		  struct mu_err *err);
+/* SLURM_HOSTFILE, where tasks go to the hosts that it names: with --distribution=arbitrary, and ALONE (srun)
+ * whatever that says unless nodes are named. NULL: it is not asked for. */
+const char *cli_spec_by_file(const struct cli_args *args, bool alone);
+/* What that file says of a job to be submitted: a task for each host, on exactly those nodes, as far as the
+ * options do not say otherwise. Fewer tasks need only the first hosts. */
+int cli_spec_hosts(const struct cli_args *args, bool alone, struct mu_arena *arena, Mu__JobSpec *spec,
+		   struct mu_err *err);
+
 /* Fewer tasks than nodes, both asked for in one place: as many nodes as tasks, and a warning says so. */
 void cli_spec_nodes(const struct cli *c, const struct cli_args *args, Mu__JobSpec *spec);
 

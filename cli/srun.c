@@ -192,39 +192,16 @@ static int expand(struct srun *s, const char *list, char ***ret, size_t *ret_cou
 	return list ? mu_hostlist_expand(list, HOSTS_MAX, &s->cli->arena, ret, ret_count, err) : 0;
 }
 
-/* SLURM_HOSTFILE: a host or a host list for each task, in order. */
+/* A host for each task, in order. */
 static int fill_hosts(struct srun *s, Mu__StepAsk *ask, struct mu_err *err)
 {
-	const char *path = getenv("SLURM_HOSTFILE");
-	struct mu_buf list MU_CLEANUP(mu_buf_free) = {0};
-	char *text;
-	size_t len;
-	int rc;
+	const char *path = cli_spec_by_file(s->args, true);
 
-	if (!path || !*path)
+	if (!path)
 		return mu_fail(
 		    err, MU_EINVAL,
 		    "--distribution=arbitrary needs SLURM_HOSTFILE, a file with a host for each task");
-	rc = cli_read_file(path, 1 << 20, &s->cli->arena, &text, &len, err);
-	if (rc)
-		return rc;
-	ask->host = mu_arena_alloc(&s->cli->arena, HOSTS_MAX * sizeof *ask->host);
-	for (char *p = text; *p;) {
-		size_t word = strcspn(p, " \t\r\n");
-		char **names;
-		size_t count = 0;
-
-		if (word) {
-			rc = expand(s, mu_arena_printf(&s->cli->arena, "%.*s", (int)word, p), &names, &count,
-				    err);
-			if (rc)
-				return rc;
-		}
-		for (size_t i = 0; i < count && ask->n_host < HOSTS_MAX; i++)
-			ask->host[ask->n_host++] = names[i];
-		p += word + (p[word] != 0);
-	}
-	return 0;
+	return cli_host_file(path, &s->cli->arena, &ask->host, &ask->n_host, err);
 }
 
 static int fill_nodes(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, struct mu_err *err)
@@ -336,7 +313,7 @@ static int fill_binding(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spe
 }
 
 int srun_fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int argc, char **argv,
-		    struct mu_err *err)
+		  struct mu_err *err)
 {
 	const struct cli_args *args = s->args;
 	const char *kill = cli_args_value(args, OPT_kill_on_bad_exit);
@@ -345,6 +322,8 @@ int srun_fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int
 	int rc;
 
 	ask->distribution = (char *)cli_args_value(args, OPT_distribution);
+	if (cli_spec_by_file(args, true))
+		ask->distribution = (char *)"arbitrary";
 	rc = fill_nodes(s, ask, spec, err);
 	umask(mask);
 	if (!rc)
@@ -870,6 +849,8 @@ int cli_srun(struct cli *c, int argc, char **argv)
 		cli_spec_dump(c, &args);
 	if (!rc)
 		rc = cli_spec_make(&args, &c->arena, &spec, &err);
+	if (!rc && !s.job.job)
+		rc = cli_spec_hosts(&args, true, &c->arena, &spec, &err);
 	if (!rc)
 		cli_spec_nodes(c, &args, &spec);
 	if (!rc && s.job.job)

@@ -11,6 +11,13 @@ from test_steps import job_of, settle
 def test_layouts(t):
     """--distribution and SLURM_HOSTFILE, --multi-prog, binding that nobody asked for, steps beside each other, KillOnBadExit."""
     c = t.cluster(controllers=1, nodes=2, cpus=4, settings={"KillOnBadExit": "1"})
+    hosts = c.script("n2\nn1\nn2\nn1,n2\n", name="hosts")
+    for words in (), ("-m", "arbitrary"):
+        alone = c.run("srun", *words, "sh", "-c", "echo $SLURM_PROCID $SLURMD_NODENAME", env={"SLURM_HOSTFILE": hosts}, user=USER).ok()
+        equal(sorted(alone.out.splitlines()), ["0 n2", "1 n1", "2 n2", "3 n1", "4 n2"], "an allocation of the file's nodes")
+    job = job_of(c.run("salloc", "--no-shell", "-m", "arbitrary", "-n1", env={"SLURM_HOSTFILE": hosts}, user=USER).ok().err)
+    check("ReqNodeList=n2" in c.run("scontrol", "show", "job", job).ok().out, "one task wants the first host only")
+    c.run("scancel", job, user=USER).ok()
     job = job_of(c.run("salloc", "--no-shell", "-N2", "-n8", user=USER).ok().err)
     inside = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2", "SLURM_NTASKS": "8"}
 
@@ -23,7 +30,6 @@ def test_layouts(t):
     equal(step("-n8", "-m", "cyclic"), "12121212", "in turn")
     equal(step("-n8", "-m", "plane=2"), "11221122", "planes of two")
     equal(step("-n4", env={"SLURM_DISTRIBUTION": "cyclic"}), "1212", "SLURM_DISTRIBUTION")
-    hosts = c.script("n2\nn1\nn2\nn1,n2\n", name="hosts")
     equal(step("-n5", "-m", "arbitrary", env={"SLURM_HOSTFILE": hosts}), "21212", "a host for each task")
     c.run("srun", "-n6", "-m", "arbitrary", "true", env=dict(inside, SLURM_HOSTFILE=hosts), user=USER).refused("too few for 6 tasks")
     c.run("srun", "-n2", "-m", "arbitrary", "true", env=inside, user=USER).refused("needs SLURM_HOSTFILE")
