@@ -18,7 +18,7 @@
 #include "proto/pb.h"
 #include "proto/usage.h"
 
-enum { READ_BYTES = 32 * 1024, OUT_MAX = 128 * 1024, TASKS_MAX = 65536, SECOND_MSEC = 1000 };
+enum { READ_BYTES = 64 * 1024, OUT_MAX = 128 * 1024, TASKS_MAX = 65536, SECOND_MSEC = 1000 };
 
 enum { ONLY_ALL = -1, ONLY_NONE = -2 };
 

@@ -15,7 +15,7 @@
 #include "proto/states.h"
 #include "proto/wire.pb-c.h"
 
-enum { READ_BYTES = 16 * 1024 };
+enum { READ_BYTES = 64 * 1024 };
 
 /* ---- a peer's bytes ---- */
 

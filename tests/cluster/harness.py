@@ -57,6 +57,7 @@ def equal(seen, expected, what):
 def test(sizes="fast ci full", build="san", seconds=120):
     """Marks a test: the sizes at which it runs, the build that it wants (san or plain), its limit of time at size ci."""
     def mark(function):
+        assert all(name_of(other) != name_of(function) for other in TESTS), "two tests are called " + name_of(function)
         function.sizes, function.build, function.seconds = sizes.split(), build, seconds
         TESTS.append(function)
         return function

@@ -225,7 +225,7 @@ def test_environment(t):
 
 
 @test(build="plain")
-def test_private(t):
+def test_private_data(t):
     """PrivateData keeps people to themselves; others' jobs in a hidden partition are for those who ask for all."""
     c = t.cluster(controllers=1, nodes=1, settings={"PrivateData": "accounts,users,usage"})
     c.run("sacctmgr", "-i", "add", "account", "bio,chem").ok()

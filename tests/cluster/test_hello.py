@@ -70,7 +70,7 @@ def test_python_step(t):
 
 
 @test()
-def test_ends(t):
+def test_exits(t):
     """Every way in which a job ends, and the file names it writes."""
     c = t.cluster(controllers=1, nodes=2, settings={"KillWait": "2"})
     fail = c.sbatch("--wrap", "exit 3", user=USER)
