@@ -1,5 +1,5 @@
-/* sched/pass.h: one slice of a pass while it is made. Internal to decide.c, pass.c, promise.c and together.c; all memory
- * is the slice's arena's, but for bit sets and maps, which decide.c opens and closes. */
+/* sched/pass.h: one slice of a pass while it is made. Internal to decide.c, pass.c, promise.c and together.c;
+ * all memory is the slice's arena's, but for bit sets and maps, which decide.c opens and closes. */
 #ifndef SCHED_PASS_H
 #define SCHED_PASS_H
 
@@ -54,7 +54,7 @@ struct sch_victim {
 	uint32_t rank, second; /* its place in the order */
 	uint8_t how;	       /* enum sch_preempt_how */
 	bool wanted, lifted;
-	int64_t grace_usec;
+	int64_t grace_usec, gone_usec; /* gone: when it is out, by its grace or by its own limit */
 };
 struct sch_pass {
 	const struct sch_state *st;
@@ -109,7 +109,8 @@ bool sch__pass_more_behind(const struct sch_pass *p, const struct sch_job *j);
 void sch__pass_take_task(struct sch_pass *p, const struct sch_job *j, Mu__Start *s);
 
 /* decide.c */
-struct sch_attempt *sch__pass_attempt(struct sch_pass *p, const struct sch_job *j, const struct sch_part *part);
+struct sch_attempt *sch__pass_attempt(struct sch_pass *p, const struct sch_job *j,
+				      const struct sch_part *part);
 void sch__pass_reason(struct sch_pass *p, struct sch_job *j, uint32_t reason, const char *detail);
 /* What keeps J out of PART whatever is free: limits, and what is left of its last run. */
 uint32_t sch__pass_never(const struct sch_pass *p, const struct sch_part *part, const struct sch_job *j);
@@ -133,7 +134,8 @@ void sch__pass_say_plan(struct sch_pass *p, const struct sch_job *j, int64_t sta
 void sch__pass_drop_plan(struct sch_pass *p, const struct sch_job *j);
 /* Keeps, betters or makes the planned start of a job that does not fit now. */
 void sch__pass_reserve(struct sch_pass *p, struct sch_attempt *a, struct sch_job *j);
-/* May J, which is visited in PART, have a plan that it has not? BEHIND: of those that wait for the same nodes. */
+/* May J, which is visited in PART, have a plan that it has not? BEHIND: of those that wait for the same
+ * nodes. */
 bool sch__pass_may_plan(const struct sch_pass *p, const struct sch_job *j, const struct sch_part *part,
 			int64_t planned, bool behind);
 

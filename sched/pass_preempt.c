@@ -126,8 +126,8 @@ static bool serves(struct hunt *h)
 			lift(p, v);
 		else if (!v->wanted && v->lifted)
 			put_back(p, v);
-		if (v->wanted && v->how != SCH_PREEMPT_SUSPEND && now + v->grace_usec + h->length > until)
-			until = now + v->grace_usec + h->length;
+		if (v->wanted && v->how != SCH_PREEMPT_SUSPEND && v->gone_usec + h->length > until)
+			until = v->gone_usec + h->length;
 	}
 	mu_bits_copy(&nodes, &h->nodes);
 	if (p->st->resvs.count)
@@ -298,6 +298,9 @@ static void open_hunt(struct hunt *h, struct sch_prey *g)
 			continue;
 		v->wanted = v->lifted = false;
 		v->grace_usec = sch__preempt_grace_sec(p->st, v->job) * SCH_USEC;
+		v->gone_usec = p->st->cluster->now_usec + v->grace_usec;
+		if (v->gone_usec > sch__line_end_usec(v->job)) /* Its own end comes first. */
+			v->gone_usec = sch__line_end_usec(v->job);
 		h->v[h->count++] = v;
 	}
 	if (!p->st->config.backfill)
@@ -344,9 +347,8 @@ enum sch_hunt sch__pass_preempt(struct sch_pass *p, struct sch_attempt *a, struc
 	a->hunted_usec = h.length;
 	for (uint32_t i = 0; i < h.count && found; i++)
 		if (h.v[i]->wanted && h.v[i]->how != SCH_PREEMPT_SUSPEND) {
-			int64_t end = now + h.v[i]->grace_usec;
 			waits = true;
-			at = end > at ? end : at;
+			at = h.v[i]->gone_usec > at ? h.v[i]->gone_usec : at;
 		}
 	found = found && (!waits || sch__first_part(st, j) == a->part); /* One partition plans for a job. */
 	if (found && waits)

@@ -428,7 +428,7 @@ int main(int argc, char **argv)
 	size_t failed = 0;
 	struct world sum = {0};
 	if (argc < 2 && size)
-		count = strcmp(size, "full") == 0 ? 2000 : strcmp(size, "fast") == 0 ? 15 : 40;
+		count = strcmp(size, "full") == 0 ? 1000 : strcmp(size, "fast") == 0 ? 15 : 40;
 	for (uint64_t s = first; s < first + count; s++)
 		failed += !run(s, &sum);
 	printf("%llu seeds, %llu gave way, %llu of them suspended, %zu failed\n", (unsigned long long)count,
