@@ -19,6 +19,8 @@ struct swf_line {
 struct sim_work {
 	struct mu_arena arena;
 	struct sch_sim_job *job;
+	struct sch_sim_act *act; /* what happens besides; the arena's */
+	uint32_t acts;
 	struct swf_line *line; /* one for each job where the workload is SWF; else NULL */
 	uint32_t count, cap, dropped;
 	int64_t begin_usec;

@@ -12,12 +12,15 @@
 static const char USAGE[] =
 	"Usage: muster sim --swf FILE[.gz] --procs N --policy fcfs|easy|conservative|default --out RESULT.swf [--report FILE.json]\n"
 	"       muster sim --archive DIR [--conf FILE]\n"
-	"       muster sim --generate JOBS [--seed N] [--load PERCENT] [--users N]\n"
+	"       muster sim --generate JOBS [--seed N] [--load PERCENT] [--users N] [--year]\n"
 	"       muster sim --openb NODES.csv[.gz] --tasks TASKS.csv[.gz] [--select first|spread|few] [--stay]\n"
 	"Runs the scheduler in virtual time over a workload and says what jobs waited.\n"
 	"  --swf FILE       jobs of a file in the Standard Workload Format, plain or compressed\n"
 	"  --archive DIR    jobs of a controller's StateSaveLocation, with the run times seen there\n"
 	"  --generate JOBS  as many jobs out of a seed (--seed, default 1; --load in percent of the CPUs, default 90; --users, default 20)\n"
+	"  --year           with what else a site sees: accounts, arrays, jobs that wait for others, fail or are cancelled,\n"
+	"                   reservations, nodes that fall, changes of the configuration; a job fits on one node\n"
+	"  --begin SECONDS  when a generated workload begins, since 1970 (default 1000000000)\n"
 	"  --openb, --tasks two tables of the openb GPU trace; --select: the first node that fits, the least loaded, those of\n"
 	"                   few GPUs before others; --stay: nobody leaves, to see how much fits\n"
 	"  --procs N        a machine of N processors (default: as the SWF header says)\n"
@@ -32,9 +35,9 @@ static const char USAGE[] =
 
 struct args {
 	const char *openb, *tasks, *select;
-	bool stay;
+	bool stay, year;
 	const char *swf, *archive, *conf, *policy, *out, *report, *svg, *into;
-	uint64_t generate, seed, load, users, procs, nodes, steps;
+	uint64_t generate, seed, load, users, procs, nodes, steps, begin;
 };
 
 static int die(const struct mu_err *err)
@@ -54,7 +57,7 @@ static uint64_t number(const char *what, const char *text, int64_t low, int64_t 
 }
 
 enum { OPT_SWF = 1, OPT_ARCHIVE, OPT_GENERATE, OPT_SEED, OPT_LOAD, OPT_USERS, OPT_PROCS, OPT_NODES, OPT_CONF, OPT_POLICY, OPT_OUT, OPT_REPORT,
-       OPT_SVG, OPT_STEPS, OPT_OPENB, OPT_TASKS, OPT_SELECT, OPT_STAY, OPT_INTO };
+       OPT_SVG, OPT_STEPS, OPT_OPENB, OPT_TASKS, OPT_SELECT, OPT_STAY, OPT_INTO, OPT_YEAR, OPT_BEGIN };
 
 static void options(struct args *a, int argc, char **argv)
 {
@@ -62,12 +65,12 @@ static void options(struct args *a, int argc, char **argv)
 		{"swf", 1, NULL, OPT_SWF}, {"archive", 1, NULL, OPT_ARCHIVE}, {"generate", 1, NULL, OPT_GENERATE}, {"seed", 1, NULL, OPT_SEED},
 		{"load", 1, NULL, OPT_LOAD}, {"users", 1, NULL, OPT_USERS}, {"procs", 1, NULL, OPT_PROCS}, {"nodes", 1, NULL, OPT_NODES},
 		{"conf", 1, NULL, OPT_CONF}, {"policy", 1, NULL, OPT_POLICY}, {"out", 1, NULL, OPT_OUT}, {"report", 1, NULL, OPT_REPORT},
-		{"svg", 1, NULL, OPT_SVG}, {"steps", 1, NULL, OPT_STEPS}, {"openb", 1, NULL, OPT_OPENB}, {"tasks", 1, NULL, OPT_TASKS}, {"select", 1, NULL, OPT_SELECT}, {"stay", 0, NULL, OPT_STAY}, {"into", 1, NULL, OPT_INTO},
+		{"svg", 1, NULL, OPT_SVG}, {"steps", 1, NULL, OPT_STEPS}, {"openb", 1, NULL, OPT_OPENB}, {"tasks", 1, NULL, OPT_TASKS}, {"select", 1, NULL, OPT_SELECT}, {"stay", 0, NULL, OPT_STAY}, {"into", 1, NULL, OPT_INTO}, {"year", 0, NULL, OPT_YEAR}, {"begin", 1, NULL, OPT_BEGIN},
 		{"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	const char **words[] = {[OPT_SWF] = &a->swf, [OPT_ARCHIVE] = &a->archive, [OPT_CONF] = &a->conf, [OPT_POLICY] = &a->policy, [OPT_OUT] = &a->out,
 				[OPT_REPORT] = &a->report, [OPT_SVG] = &a->svg, [OPT_OPENB] = &a->openb, [OPT_TASKS] = &a->tasks, [OPT_SELECT] = &a->select, [OPT_INTO] = &a->into};
 	uint64_t *numbers[] = {[OPT_GENERATE] = &a->generate, [OPT_SEED] = &a->seed, [OPT_LOAD] = &a->load, [OPT_USERS] = &a->users,
-			       [OPT_PROCS] = &a->procs, [OPT_NODES] = &a->nodes, [OPT_STEPS] = &a->steps};
+			       [OPT_PROCS] = &a->procs, [OPT_NODES] = &a->nodes, [OPT_STEPS] = &a->steps, [OPT_BEGIN] = &a->begin};
 	int o, at = 0;
 
 	while ((o = getopt_long(argc, argv, "h", longs, &at)) != -1) {
@@ -81,10 +84,13 @@ static void options(struct args *a, int argc, char **argv)
 		}
 		if (o == OPT_STAY)
 			a->stay = true;
+		else if (o == OPT_YEAR)
+			a->year = true;
 		else if (words[o])
 			*words[o] = optarg;
 		else
-			*numbers[o] = number(longs[at].name, optarg, o == OPT_SEED ? 0 : 1, o == OPT_SEED ? INT64_MAX : 100000000);
+			*numbers[o] = number(longs[at].name, optarg, o == OPT_SEED ? 0 : 1,
+							    o == OPT_SEED ? INT64_MAX : o == OPT_BEGIN ? 4000000000 : 100000000);
 	}
 	if (optind < argc) {
 		fprintf(stderr, "muster: error: sim: \"%s\" is one word too many\n", argv[optind]);
@@ -181,15 +187,19 @@ static int machine(const struct args *a, struct sim_work *w, Mu__Config *own, st
 	return 0;
 }
 
+static uint64_t cpus_of_node(const Mu__NodeConf *n)
+{
+	uint64_t threads = n->threads_per_core ? n->threads_per_core : 1;
+
+	return n->cpus ? n->cpus : (n->sockets ? n->sockets : 1) * (n->cores_per_socket ? n->cores_per_socket : 1) * threads;
+}
+
 static uint64_t cpus_of(const Mu__Config *c)
 {
 	uint64_t cpus = 0;
 
-	for (size_t i = 0; i < c->n_node; i++) {
-		const Mu__NodeConf *n = c->node[i];
-		uint64_t threads = n->threads_per_core ? n->threads_per_core : 1;
-		cpus += n->cpus ? n->cpus : (n->sockets ? n->sockets : 1) * (n->cores_per_socket ? n->cores_per_socket : 1) * threads;
-	}
+	for (size_t i = 0; i < c->n_node; i++)
+		cpus += cpus_of_node(c->node[i]);
 	return cpus;
 }
 
@@ -197,15 +207,17 @@ static uint64_t cpus_of(const Mu__Config *c)
 
 static void generate(const struct args *a, const Mu__Config *c, struct sim_work *w)
 {
-	uint64_t cpus = cpus_of(c);
+	uint64_t cpus = cpus_of(c), most = a->year && c->n_node ? cpus_of_node(c->node[0]) : cpus;
 	struct sch_sim_model m = {.seed = a->seed, .jobs = (uint32_t)a->generate, .users = (uint32_t)a->users, .load_percent = (uint32_t)a->load, .cpus = cpus,
-				  .cpus_max = (uint32_t)(cpus < UINT32_MAX ? cpus : UINT32_MAX), .begin_usec = w->begin_usec};
+				  .cpus_max = (uint32_t)(most < UINT32_MAX ? most : UINT32_MAX), .begin_usec = w->begin_usec};
 
 	w->job = calloc(a->generate, sizeof w->job[0]);
 	if (!w->job)
 		abort();
 	w->count = w->cap = (uint32_t)a->generate;
 	sch_sim_generate(&m, &w->arena, w->job);
+	if (a->year)
+		sch_sim_year(&m, c, &w->arena, w->job, &w->act, &w->acts);
 }
 
 struct eyes {
@@ -262,6 +274,7 @@ static int simulate(const struct args *a, struct sim_work *w, struct sim_openb *
 	eyes.openb = openb;
 	eyes.st = sch_sim_state(sim);
 	eyes.conf = conf;
+	sch_sim_plan(sim, w->act, w->acts);
 	code = sch_sim_run(sim, w->job, w->count, (uint32_t)a->steps, &watcher, &f, &refusal);
 	if (openb && code == SIM_OPENB_OVER)
 		code = 0;
@@ -287,8 +300,8 @@ static int simulate(const struct args *a, struct sim_work *w, struct sim_openb *
 
 int sim_main(int argc, char **argv)
 {
-	struct args a = {.seed = 1, .load = 90, .users = 20};
-	struct sim_work w = {.begin_usec = INT64_C(1000000000) * 1000000};
+	struct args a = {.seed = 1, .load = 90, .users = 20, .begin = 1000000000};
+	struct sim_work w = {0};
 	struct mu_arena arena = {0};
 	struct mu_err err = {0};
 	Mu__Config *conf = NULL, *own = NULL;
@@ -296,11 +309,14 @@ int sim_main(int argc, char **argv)
 	int code = 0;
 
 	options(&a, argc, argv);
+	w.begin_usec = (int64_t)a.begin * 1000000;
 	openb.stay = a.stay;
 	openb.spread = a.select && !strcmp(a.select, "spread");
 	openb.by_gpus = a.select && !strcmp(a.select, "few");
 	if (!!a.swf + !!a.archive + !!a.generate + !!a.openb != 1 || !a.openb != !a.tasks)
 		code = mu_fail(&err, MU_EINVAL, "give one workload: --swf, --archive, --generate, or --openb with --tasks");
+	if (!code && a.year && !a.generate)
+		code = mu_fail(&err, MU_EINVAL, "--year goes with --generate");
 	if (!code && a.select && strcmp(a.select, "first") && strcmp(a.select, "spread") && strcmp(a.select, "few"))
 		code = mu_fail(&err, MU_EINVAL, "\"%s\" is no way to select nodes; first, spread and few are", a.select);
 	if (!code && a.openb)

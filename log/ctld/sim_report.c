@@ -146,6 +146,8 @@ void sim_report_print(const struct sim_report *r, FILE *out)
 	fprintf(out, "\n%llu events, %llu passes of %.0f steps (longest slice %llu), %llu planned starts; %.2f s, %.0f events/s\n",
 		(unsigned long long)f->events, (unsigned long long)f->passes, f->passes ? (double)f->steps / (double)f->passes : 0,
 		(unsigned long long)f->steps_max, (unsigned long long)f->planned, r->seconds, r->seconds > 0 ? (double)f->events / r->seconds : 0);
+	if (f->acts)
+		fprintf(out, "%llu acts besides, %llu of them void\n", (unsigned long long)f->acts, (unsigned long long)f->acts_void);
 	done(&s);
 }
 

@@ -11,10 +11,10 @@
  * minutes. */
 #define IDLE_TICKS 110000u
 
-enum kind { SUBMIT, END };
+enum kind { ACT, SUBMIT, END, CANCEL };
 struct moment {
 	int64_t usec;
-	uint32_t job;
+	uint32_t job; /* or act */
 	uint8_t kind;
 };
 struct live {		     /* what the outside knows of a job */
@@ -32,6 +32,8 @@ struct sch_sim {
 	struct sch_sim_job *job;
 	uint32_t job_count;
 	struct live *live;
+	const struct sch_sim_act *act;
+	uint32_t act_count;
 	struct moment *heap;
 	size_t heap_count, heap_cap;
 	uint32_t *by_id; /* index + 1 of the job with the id FIRST_ID + i */
@@ -52,6 +54,8 @@ static bool before(const struct moment *a, const struct moment *b)
 {
 	if (a->usec != b->usec)
 		return a->usec < b->usec;
+	if ((a->kind == ACT) != (b->kind == ACT))
+		return a->kind == ACT;
 	return a->job != b->job ? a->job < b->job : a->kind < b->kind;
 }
 
@@ -197,6 +201,15 @@ static void know_id(struct sch_sim *s, uint32_t id, uint32_t job)
 	s->by_id[id - s->first_id] = job + 1;
 }
 
+/* The place of J in the workload, plus 1; 0: none, or several. */
+static uint32_t place_of(const struct sch_sim *s, const struct sch_job *j)
+{
+	uint32_t base = index_of(s, sch__job_family(j));
+	if (!j->array || !base)
+		return base;
+	return j->tasks || j->task >= s->job[base - 1].tasks ? 0 : base + j->task;
+}
+
 static int64_t length_of(const struct sch_sim_job *mine, const struct sch_job *j)
 {
 	int64_t limit = j->time_limit_sec >= 0 ? j->time_limit_sec * SCH_USEC : INT64_MAX;
@@ -254,10 +267,11 @@ static int look(struct sch_sim *s)
 		if (c->key.kind != SCH_ROW_JOB || c->gone)
 			continue;
 		const struct sch_job *j = sch__job(s->st, mu_get_be32(c->key.bytes));
-		uint32_t index = j ? index_of(s, j->id) : 0;
+		uint32_t index = j ? place_of(s, j) : 0;
 		if (!index--)
 			continue;
 		struct live *l = &s->live[index];
+		s->job[index].id = j->id;
 		s->job[index].state = j->state;
 		s->job[index].restarts = j->restarts;
 		if (j->state == JOB_PENDING && j->plan_start_usec > 0 && !s->job[index].planned_usec)
@@ -290,7 +304,10 @@ static int tell_starts(struct sch_sim *s, const Mu__Decided *d)
 {
 	int rc = 0;
 	for (size_t i = 0; i < d->n_start && !rc; i++) {
-		uint32_t index = index_of(s, d->start[i]->job);
+		const struct sch_job *j = sch__job(s->st, d->start[i]->job);
+		uint32_t index = index_of(s, j ? sch__job_family(j) : d->start[i]->job);
+		if (index && j && j->array)
+			index += d->start[i]->has_task_index ? d->start[i]->task_index : j->task;
 		if (index)
 			rc = tell(s, SCH_SIM_STARTED, index - 1, d->start[i]);
 	}
@@ -327,6 +344,18 @@ static int settle(struct sch_sim *s, uint32_t budget, struct mu_err *err)
 	return rc;
 }
 
+/* What the job waits for is not known before it has its id: the spec is the job's own but for that. */
+static Mu__JobSpec *spec_of(struct sch_sim *s, const struct sch_sim_job *mine)
+{
+	Mu__JobSpec *spec = mine->spec;
+	const struct sch_job *parent = mine->after ? sch__job(s->st, s->job[mine->after - 1].id) : NULL;
+	if (!parent)
+		return spec;
+	spec = mu_arena_dup(&s->arena, spec, sizeof(*spec));
+	spec->dependency = mu_arena_printf(&s->arena, "afterany:%u", parent->id);
+	return spec;
+}
+
 static int submit(struct sch_sim *s, uint32_t index, struct mu_err *err)
 {
 	struct sch_sim_job *mine = &s->job[index];
@@ -336,7 +365,7 @@ static int submit(struct sch_sim *s, uint32_t index, struct mu_err *err)
 	e->author = mine->author;
 	e->submitted = mu_arena_alloc(&s->arena, sizeof(*e->submitted));
 	mu__submitted__init(e->submitted);
-	e->submitted->spec = mine->spec;
+	e->submitted->spec = spec_of(s, mine);
 	mine->code = sch_admit(s->st, e, &why);
 	if (!mine->code) {
 		mine->code = fold(s, e, 0, &v, &why);
@@ -352,7 +381,42 @@ static int submit(struct sch_sim *s, uint32_t index, struct mu_err *err)
 	}
 	mine->id = v.job;
 	know_id(s, v.job, index);
+	if (mine->cancel_usec)
+		push(s, s->now_usec + mine->cancel_usec, index, CANCEL);
 	return 0;
+}
+
+/* An act that does not fit is void and counted: a reservation that is not there any more, say. */
+static int act(struct sch_sim *s, uint32_t index)
+{
+	struct sch_verdict v = {0};
+	struct mu_err why = {0};
+	s->f.acts++;
+	if (sch_admit(s->st, s->act[index].event, &why)) {
+		s->f.acts_void++;
+		return 0;
+	}
+	s->f.acts_void += fold(s, s->act[index].event, 0, &v, &why) != 0;
+	close_entry(s);
+	return tell(s, SCH_SIM_EVENT, 0, NULL);
+}
+
+static int cancel(struct sch_sim *s, uint32_t index)
+{
+	const struct sch_job *j = sch__job(s->st, s->job[index].id);
+	struct sch_verdict v = {0};
+	struct mu_err why = {0};
+	if (!j || mu_job_state_ended(j->state))
+		return 0;
+	Mu__Event *e = blank(s, MU__EVENT__KIND_JOB_SIGNAL, "socket");
+	e->author = s->job[index].author;
+	e->job_signal = mu_arena_alloc(&s->arena, sizeof(*e->job_signal));
+	mu__job_signal__init(e->job_signal);
+	e->job_signal->job = &s->job[index].id;
+	e->job_signal->n_job = 1;
+	(void)fold(s, e, 0, &v, &why);
+	close_entry(s);
+	return tell(s, SCH_SIM_EVENT, index, NULL);
 }
 
 /* Every node that still holds something says that the attempt is over: one entry. */
@@ -384,6 +448,7 @@ static int end(struct sch_sim *s, uint32_t index, struct mu_err *err)
 		a->node = e->author->node = (char *)names[i];
 		SCH_SET(a, batch, i == 0);
 		SCH_SET(a, cause, over ? (uint32_t)END_TIME_LIMIT : 0u);
+		SCH_SET(a, exit_code, over ? 0 : s->job[index].exit_code);
 		SCH_SET(a, released, true);
 		if (fold(s, e, n++, &v, err))
 			return mu_fail(err, MU_ECORRUPT, "the end of job %u was void: %s", s->job[index].id,
@@ -423,7 +488,10 @@ static int step(struct sch_sim *s, uint32_t *idle, uint32_t budget, bool *ret_mo
 		struct moment m = pop(s);
 		s->now_usec = m.usec > s->now_usec ? m.usec : s->now_usec;
 		*idle = 0;
-		rc = m.kind == SUBMIT ? submit(s, m.job, err) : end(s, m.job, err);
+		rc = m.kind == ACT	? act(s, m.job)
+		     : m.kind == SUBMIT ? submit(s, m.job, err)
+		     : m.kind == CANCEL ? cancel(s, m.job)
+					: end(s, m.job, err);
 		s->f.end_usec = s->now_usec;
 	} else {
 		return 0;
@@ -434,21 +502,37 @@ static int step(struct sch_sim *s, uint32_t *idle, uint32_t budget, bool *ret_mo
 	return rc ? rc : s->tap_code;
 }
 
+void sch_sim_plan(struct sch_sim *s, const struct sch_sim_act *acts, uint32_t count)
+{
+	s->act = acts;
+	s->act_count = count;
+}
+
+static int check_jobs(const struct sch_sim *s, const struct sch_sim_job *jobs, uint32_t count,
+		      struct mu_err *err)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (jobs[i].submit_usec < (i ? jobs[i - 1].submit_usec : s->now_usec))
+			return mu_fail(err, MU_EINVAL, "job %u of the workload is not in order of submission",
+				       i);
+	for (uint32_t i = 0; i < count; i++)
+		if (jobs[i].task_of
+			? jobs[i].task_of > i || i >= jobs[i].task_of - 1 + jobs[jobs[i].task_of - 1].tasks
+			: !!jobs[i].spec->array != !!jobs[i].tasks || jobs[i].tasks > count - i)
+			return mu_fail(err, MU_EINVAL,
+				       "job %u of the workload is an array without places for its tasks", i);
+	return 0;
+}
+
 int sch_sim_run(struct sch_sim *s, struct sch_sim_job *jobs, uint32_t count, uint32_t budget,
 		const struct sch_sim_watch *watch, struct sch_sim_figures *ret, struct mu_err *err)
 {
 	struct sch_counts k;
 	uint32_t idle = 0;
 	bool more = true;
-	int rc = 0;
-	for (uint32_t i = 0; i < count; i++)
-		if (jobs[i].submit_usec < (i ? jobs[i - 1].submit_usec : s->now_usec))
-			return mu_fail(err, MU_EINVAL, "job %u of the workload is not in order of submission",
-				       i);
-	for (uint32_t i = 0; i < count; i++)
-		if (jobs[i].spec->array)
-			return mu_fail(err, MU_EINVAL, "job %u of the workload is an array: give its tasks singly",
-				       i);
+	int rc = check_jobs(s, jobs, count, err);
+	if (rc)
+		return rc;
 	s->job = jobs;
 	s->job_count = count;
 	s->watch = watch;
@@ -456,7 +540,10 @@ int sch_sim_run(struct sch_sim *s, struct sch_sim_job *jobs, uint32_t count, uin
 	if (!s->live)
 		abort();
 	for (uint32_t i = count; i-- > 0;)
-		push(s, jobs[i].submit_usec, i, SUBMIT);
+		if (!jobs[i].task_of)
+			push(s, jobs[i].submit_usec, i, SUBMIT);
+	for (uint32_t i = 0; i < s->act_count; i++)
+		push(s, s->act[i].usec, i, ACT);
 	s->f = (struct sch_sim_figures){.begin_usec = count ? jobs[0].submit_usec : s->now_usec};
 	s->held_since_usec = s->now_usec;
 	for (uint64_t n = 0; more && !rc; n++) {
