@@ -445,6 +445,14 @@ int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct
 				c->followed ? " is away" : "", rows->age_usec / 1000000);
 			c->age_told = true;
 		}
+		if (rows->kept_from_usec && !c->kept_told) {
+			char from[32];
+
+			mu_date_print(rows->kept_from_usec, &cli_zone, from);
+			cli_say(c, "what ended before %s is no longer kept (%s)", from,
+				rows->kept_rule ? rows->kept_rule : "retention");
+			c->kept_told = true;
+		}
 		take_moment(c, rows);
 		while (mu_pb_next(&page.rows, &f))
 			if (f.number == ROWS_ROW)

@@ -51,7 +51,7 @@ struct cli {
 	struct cli_conf conf;
 	struct wire_client *local, *remote;
 	bool all_local, skip_local;
-	bool age_told;
+	bool age_told, kept_told;
 	struct cli_page *page; /* while rows are asked for: where they go instead of into the reply */
 	const char *followed;  /* the cluster that the follower is asked about; NULL: the controllers are */
 	const int *stop; /* borrowed: readable once a signal asks to end a wait for a node; NULL: none does */

@@ -115,7 +115,7 @@ static int take_entry(struct events *v, uint64_t pos, ProtobufCBinaryData raw, s
 	struct log_part part;
 	size_t cursor = 0;
 
-	if (log_entry_parse(raw.data, raw.len, &e))
+	if (log_entry_parse_kept(raw.data, raw.len, &e))
 		return mu_fail(err, MU_ECORRUPT, "The entry at @%" PRIu64 " cannot be read", pos);
 	for (uint32_t n = 0; log_entry_next(&e, &cursor, &part) == 1; n++) {
 		if (part.kind != LOG_PART_EVENT || e.time_usec < v->since_usec || (v->bounded && !v->left))

@@ -76,7 +76,7 @@ static int take_entry(struct logview *v, uint64_t pos, ProtobufCBinaryData raw, 
 	struct log_part part;
 	size_t cursor = 0;
 
-	if (log_entry_parse(raw.data, raw.len, &e))
+	if (log_entry_parse_kept(raw.data, raw.len, &e))
 		return mu_fail(err, MU_ECORRUPT, "The entry at @%" PRIu64 " cannot be read", pos);
 	if (v->verify) {
 		log_chain_next(&v->chain, &e);
@@ -114,6 +114,11 @@ static int take_page(struct logview *v, bool *ret_more, struct mu_err *err)
 	log = reply->log;
 	if (log->n_entry && log->first > v->from)
 		v->from = log->first;
+	if (v->verify && log->cut && !v->chained) {
+		rc = slice_cut(v->cli, log->cut, log->chain_before.len == MU_HASH_BYTES ? log->chain_before.data : NULL, err);
+		if (rc)
+			return rc;
+	}
 	if (v->verify && log->chain_before.len == MU_HASH_BYTES) {
 		/* Where the last page ended the next one must begin. */
 		if (v->chained && memcmp(v->chain.b, log->chain_before.data, MU_HASH_BYTES) != 0)
@@ -126,6 +131,12 @@ static int take_page(struct logview *v, bool *ret_more, struct mu_err *err)
 		if (rc)
 			return rc;
 		v->from++;
+	}
+	if (!log->n_entry && log->cut && v->to && v->to <= log->cut->pos) {
+		char when[32];
+
+		mu_date_print(log->cut->time_usec, &cli_zone, when);
+		return mu_fail(err, MU_ENOENT, "Entries up to @%" PRIu64 " (%s) are no longer kept", log->cut->pos, when);
 	}
 	v->last = log->last;
 	*ret_more = log->n_entry > 0 && (!v->to || v->from <= v->to);

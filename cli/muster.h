@@ -17,6 +17,9 @@ int muster_diff(struct cli *c, size_t count, char **words);
 /* cli/slice.c: signed slices of the log, and receipts. Exit codes. */
 int slice_export(struct cli *c, const char *path, uint64_t from, uint64_t to);
 bool slice_is(const char *path);
+/* Checks the statement of an archive's cut, whose entries go on from CHAIN (NULL: not known), with the cluster's public key, and
+ * prints what it says. 0, MU_ECORRUPT, MU_EAUTH, or why the key cannot be had. */
+int slice_cut(struct cli *c, const Mu__Cut *cut, const uint8_t *chain, struct mu_err *err);
 int slice_verify(struct cli *c, const char *path, const char *key_path); /* KEY_PATH NULL: the configuration's */
 int receipt_write(struct cli *c, const char *path, uint32_t job, uint64_t pos, ProtobufCBinaryData script);
 int muster_receipt(struct cli *c, size_t count, char **words);

@@ -14,6 +14,7 @@
 #include "log/entry.h"
 #include "proto/base/map.h"
 #include "proto/event.pb-c.h"
+#include "proto/keep.h"
 #include "proto/pb.h"
 
 enum { PAGE_BYTES = 2 << 20, HEAD = 8 + 16 + 2 * MU_HASH_BYTES + AUTH_SIGN_BYTES, RECEIPT_MAX = 4 << 20 };
@@ -78,6 +79,15 @@ static int export_page(struct cli *c, struct slice *s, uint64_t to, FILE *f, boo
 		return 0;
 	if (log->signature.len != AUTH_SIGN_BYTES || log->chain_last.len != MU_HASH_BYTES)
 		return mu_fail(err, MU_EPROTO, "The controller signed nothing");
+	if (log->first > s->last + 1) {
+		char from[32];
+
+		mu_date_print(log->cut ? log->cut->time_usec : 0, &cli_zone, from);
+		return mu_fail(
+		    err, MU_ENOENT,
+		    "Entries before %s are no longer kept; the first that can be exported is @%" PRIu64, from,
+		    log->first);
+	}
 	if (s->last + 1 == s->first && log->chain_before.len == MU_HASH_BYTES)
 		memcpy(s->before.b, log->chain_before.data, MU_HASH_BYTES);
 	for (size_t i = 0; i < log->n_entry; i++) {
@@ -161,7 +171,7 @@ static int check_entries(FILE *f, struct slice *s, uint8_t *raw, struct mu_err *
 	for (uint64_t pos = s->first; pos <= s->last; pos++) {
 		uint32_t len = fread(length, 1, 4, f) == 4 ? mu_get_be32(length) : 0;
 		if (!len || len > LOG_ENTRY_MAX || fread(raw, 1, len, f) != len ||
-		    log_entry_parse(raw, len, &e))
+		    log_entry_parse_kept(raw, len, &e))
 			return mu_fail(err, MU_ECORRUPT, "The entry at @%" PRIu64 " cannot be read", pos);
 		log_chain_next(&s->chain, &e);
 	}
@@ -193,6 +203,36 @@ int slice_verify(struct cli *c, const char *path, const char *key_path)
 		return say(c, &err);
 	printf("%s: entries @%" PRIu64 " to @%" PRIu64 " are whole, and signed by the cluster\n", path,
 	       s.first, s.last);
+	return 0;
+}
+
+/* ---- cuts ---- */
+
+int slice_cut(struct cli *c, const Mu__Cut *cut, const uint8_t *chain, struct mu_err *err)
+{
+	struct mu_hash statement;
+	uint8_t key[32];
+	char when[32];
+
+	if (chain && (cut->chain.len != MU_HASH_BYTES || memcmp(cut->chain.data, chain, MU_HASH_BYTES) != 0))
+		return mu_fail(err, MU_ECORRUPT,
+			       "The archive does not go on from the chain value at its cut, @%" PRIu64,
+			       cut->pos);
+	int rc = load_key(c, NULL, key, err);
+	mu_cut_hash(cut, &statement);
+	if (!rc && (cut->signature.len != AUTH_SIGN_BYTES ||
+		    !auth_chain_check(key, cut->pos, &statement, cut->signature.data)))
+		rc = mu_fail(err, MU_EAUTH,
+			     "The statement of the archive's cut at @%" PRIu64
+			     " is not signed by this cluster",
+			     cut->pos);
+	if (rc)
+		return rc;
+	mu_date_print(cut->time_usec, &cli_zone, when);
+	printf("entries up to @%" PRIu64 " (%s) are no longer kept: %s, configured by %s at @%" PRIu64
+	       "; signed by the cluster\n",
+	       cut->pos, when, cut->rule ? cut->rule : "?",
+	       cut->author && *cut->author ? cut->author : "the founding", cut->conf_pos);
 	return 0;
 }
 

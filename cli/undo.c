@@ -672,7 +672,7 @@ static int fetch(struct undo *u, struct mu_err *err)
 	int rc = cli_ask_done(u->c, &request, &reply, err);
 	if (rc)
 		return rc;
-	if (reply->answer_case != MU__REPLY__ANSWER_LOG || !reply->log->n_entry || log_entry_parse(reply->log->entry[0].data, reply->log->entry[0].len, &e))
+	if (reply->answer_case != MU__REPLY__ANSWER_LOG || !reply->log->n_entry || log_entry_parse_kept(reply->log->entry[0].data, reply->log->entry[0].len, &e))
 		return mu_fail(err, MU_ENOENT, "the log has nothing at @%" PRIu64, u->pos);
 	u->time_usec = e.time_usec;
 	for (uint32_t n = 0; log_entry_next(&e, &cursor, &part) == 1; n++)

@@ -1,5 +1,6 @@
 /* log/entry.c: see entry.h for the byte format. */
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "log/entry.h"
@@ -62,46 +63,58 @@ int log_entry_pack(int64_t time_usec, uint64_t term, const struct log_part *part
 	return 0;
 }
 
-/* Are the parts exactly what lies between the header and the end? */
-static int check_parts(const struct log_entry *e)
+/* The length of the parts in bytes, where they are COUNT whole ones; *RET_TOLD is what the header says of
+ * them. 0: they are not. */
+static size_t walk_parts(const uint8_t *data, size_t len, uint32_t count, bool kept, size_t *ret_told)
 {
-	const uint8_t *p = e->raw + LOG_ENTRY_HEADER, *end = e->raw + e->raw_len;
-	for (uint32_t i = 0; i < e->part_count; i++) {
+	const uint8_t *p = data, *end = data + len;
+	size_t told = 0;
+	for (uint32_t i = 0; i < count; i++) {
 		if ((size_t)(end - p) < LOG_PART_HEADER)
-			return MU_EPROTO;
-		uint32_t len = get_u32(p);
-		if (p[5] || p[6] || p[7] || (p[4] != LOG_PART_EVENT && p[4] != LOG_PART_BLOB))
-			return MU_EPROTO;
-		p += LOG_PART_HEADER;
-		if ((size_t)(end - p) < len)
-			return MU_EPROTO;
-		p += len;
+			return 0;
+		uint32_t n = get_u32(p);
+		uint8_t kind = p[4] & (kept ? (uint8_t)~LOG_PART_GONE : 0xff);
+		if (p[5] || p[6] || p[7] || (kind != LOG_PART_EVENT && kind != LOG_PART_BLOB))
+			return 0;
+		if ((size_t)(end - p) - LOG_PART_HEADER < n || (kind != p[4] && n != LOG_GONE_BYTES))
+			return 0;
+		told += LOG_PART_HEADER + (kind != p[4] ? get_u32(p + LOG_PART_HEADER + MU_HASH_BYTES) : n);
+		p += LOG_PART_HEADER + n;
 	}
-	return p == end ? 0 : MU_EPROTO;
+	*ret_told = told;
+	return LOG_ENTRY_HEADER + (size_t)(p - data);
+}
+
+static int parse(const uint8_t *data, size_t len, bool kept, struct log_entry *ret)
+{
+	if (len < LOG_ENTRY_HEADER || get_u32(data) != ENTRY_MAGIC)
+		return MU_EPROTO;
+	size_t own = get_u32(data + 4), told = 0;
+	struct log_entry e = {.time_usec = (int64_t)get_u64(data + 8),
+			      .term = get_u64(data + 16),
+			      .part_count = get_u32(data + 24),
+			      .raw = data};
+	if (own < LOG_ENTRY_HEADER || own > LOG_ENTRY_MAX || e.part_count > LOG_PARTS_MAX ||
+	    get_u32(data + 28) != 0)
+		return MU_EPROTO;
+	e.raw_len = walk_parts(data + LOG_ENTRY_HEADER, len - LOG_ENTRY_HEADER, e.part_count, kept, &told);
+	if (!e.raw_len || LOG_ENTRY_HEADER + told != own || len - e.raw_len >= 8)
+		return MU_EPROTO;
+	for (size_t i = e.raw_len; i < len; i++)
+		if (data[i])
+			return MU_EPROTO;
+	*ret = e;
+	return 0;
 }
 
 int log_entry_parse(const uint8_t *data, size_t len, struct log_entry *ret)
 {
-	if (len < LOG_ENTRY_HEADER || get_u32(data) != ENTRY_MAGIC)
-		return MU_EPROTO;
-	size_t own = get_u32(data + 4);
-	if (own < LOG_ENTRY_HEADER || own > LOG_ENTRY_MAX || own > len || len - own >= 8)
-		return MU_EPROTO;
-	for (size_t i = own; i < len; i++)
-		if (data[i])
-			return MU_EPROTO;
-	struct log_entry e = {.time_usec = (int64_t)get_u64(data + 8),
-			      .term = get_u64(data + 16),
-			      .part_count = get_u32(data + 24),
-			      .raw = data,
-			      .raw_len = own};
-	if (e.part_count > LOG_PARTS_MAX || get_u32(data + 28) != 0)
-		return MU_EPROTO;
-	int rv = check_parts(&e);
-	if (rv)
-		return rv;
-	*ret = e;
-	return 0;
+	return parse(data, len, false, ret);
+}
+
+int log_entry_parse_kept(const uint8_t *data, size_t len, struct log_entry *ret)
+{
+	return parse(data, len, true, ret);
 }
 
 int log_entry_next(const struct log_entry *e, size_t *cursor, struct log_part *ret)
@@ -120,6 +133,10 @@ int log_entry_next(const struct log_entry *e, size_t *cursor, struct log_part *r
 void log_leaf(const struct log_part *part, struct mu_hash *ret)
 {
 	struct mu_hasher h;
+	if (part->kind & LOG_PART_GONE) {
+		memcpy(ret->b, part->bytes.data, MU_HASH_BYTES);
+		return;
+	}
 	mu_hasher_init(&h);
 	mu_hasher_add(&h, &part->kind, 1);
 	mu_hasher_add(&h, part->bytes.data, part->bytes.len);

@@ -5,10 +5,11 @@
 #include <strings.h>
 
 #include "proto/conf_impl.h"
+#include "proto/keep.h"
 #include "proto/units.h"
 
-enum kind { NUMBER, LIMIT, MEMORY, SPAN, YESNO, FLAG, WORD, WORDS, TEXT };
-enum use { USED, KEPT, GONE, HOST, CGROUP };
+enum kind { KEEP, NUMBER, LIMIT, MEMORY, SPAN, YESNO, FLAG, WORD, WORDS, TEXT };
+enum use { USED, ALIAS, KEPT, GONE, HOST, CGROUP };
 
 struct key {
 	const char *name;
@@ -127,6 +128,17 @@ static int read_span(struct conf *c, const struct key *key, const char *value, c
 	return 0;
 }
 
+static int read_keep(struct conf *c, const struct key *key, const char *value, const char **ret)
+{
+	int64_t sec;
+	char text[MU_KEEP_TEXT];
+	struct mu_err inner = {0};
+	if (mu_keep_parse(value, &sec, text, &inner))
+		return conf__fail(c, MU_EINVAL, "%s: %s", key->name, inner.text);
+	*ret = mu_arena_strdup(c->arena, text);
+	return 0;
+}
+
 static int read_number(struct conf *c, const struct key *key, const char *value, const char **ret)
 {
 	int64_t n;
@@ -163,6 +175,8 @@ static int read_value(struct conf *c, const struct key *key, const char *value, 
 {
 	bool yes;
 	switch (key->kind) {
+	case KEEP:
+		return read_keep(c, key, value, ret);
 	case NUMBER:
 	case LIMIT:
 		return read_number(c, key, value, ret);
@@ -374,6 +388,11 @@ static int take_key(struct conf *c, const struct conf__pair *pair, enum use use)
 		return conf__fail(c, MU_EINVAL, "%s belongs in the main file, not in cgroup.conf", key->name);
 	if (key->use == HOST)
 		return take_host(c, row, pair->value);
+	if (key->use == ALIAS) {
+		conf__note(c, key->name, key->note);
+		row = find(key->words);
+		key = &keys[row];
+	}
 	const char *value;
 	int rc = read_value(c, key, pair->value, &value);
 	if (rc)
@@ -610,7 +629,8 @@ static void list_keys(struct conf *c)
 	Mu__Config *config = c->config;
 	config->key = mu_arena_alloc(c->arena, KEYS * sizeof(*config->key));
 	for (int i = 0; i < KEYS; i++) {
-		if (keys[i].use == GONE || keys[i].use == HOST || (keys[i].use == CGROUP && !c->value[i]))
+		if (keys[i].use == GONE || keys[i].use == HOST || keys[i].use == ALIAS ||
+		    (keys[i].use == CGROUP && !c->value[i]))
 			continue;
 		Mu__KeyValue *pair = mu_arena_alloc(c->arena, sizeof(*pair));
 		mu__key_value__init(pair);

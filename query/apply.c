@@ -123,9 +123,13 @@ void view__config_changed(struct view *v, struct mu_view config_row)
 			if (strcasestr(words, kinds[k].word) || strcasecmp(words, "all") == 0)
 				private_data |= kinds[k].bit;
 	}
+	int64_t keep[MU_KEEP_TIERS];
+	for (int i = 0; i < MU_KEEP_TIERS; i++)
+		keep[i] = mu_keep_sec(row ? row->config : NULL, (enum mu_keep_tier)i);
 	mu_arena_free(&arena);
 	pthread_mutex_lock(&v->lock);
 	v->private_data = private_data;
+	memcpy(v->keep_sec, keep, sizeof keep);
 	pthread_mutex_unlock(&v->lock);
 }
 

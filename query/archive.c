@@ -8,6 +8,10 @@ void view__leaf(uint8_t kind, struct mu_view part, struct mu_hash *ret)
 {
 	struct mu_hasher h;
 
+	if (kind & VIEW_PART_GONE) {
+		memcpy(ret->b, part.data, MU_HASH_BYTES);
+		return;
+	}
 	mu_hasher_init(&h);
 	mu_hasher_add(&h, &kind, 1);
 	mu_hasher_add(&h, part.data, part.len);
@@ -30,6 +34,13 @@ static void put_le32(uint8_t *p, uint32_t v)
 		p[i] = (uint8_t)(v >> (8 * i));
 }
 
+/* How long the part is, or was. */
+static uint32_t part_length(const struct view_part *part)
+{
+	return part->kind & VIEW_PART_GONE ? get_le32(part->bytes.data + MU_HASH_BYTES)
+					   : (uint32_t)part->bytes.len;
+}
+
 int view__entry_split(struct mu_view raw, struct mu_arena *arena, struct view_entry *ret, struct mu_err *err)
 {
 	static const uint8_t magic[4] = {'M', 'U', 'E', '1'};
@@ -37,23 +48,23 @@ int view__entry_split(struct mu_view raw, struct mu_arena *arena, struct view_en
 	if (raw.len < VIEW_HEADER || memcmp(raw.data, magic, sizeof magic) != 0)
 		return mu_fail(err, MU_EPROTO, "what came is no log entry");
 	uint32_t length = get_le32(raw.data + 4), count = get_le32(raw.data + 24);
-	if (length > raw.len || length < VIEW_HEADER || count > VIEW_PARTS_MAX)
-		return mu_fail(err, MU_EPROTO,
-			       "an entry of %u bytes and %u parts does not fit in the %zu bytes that came",
-			       length, count, raw.len);
+	if (length < VIEW_HEADER || count > VIEW_PARTS_MAX)
+		return mu_fail(err, MU_EPROTO, "an entry of %u bytes and %u parts cannot be", length, count);
 	struct view_part *parts = mu_arena_alloc(arena, (count ? count : 1) * sizeof *parts);
-	size_t at = VIEW_HEADER;
+	size_t at = VIEW_HEADER, whole = VIEW_HEADER;
 	for (uint32_t i = 0; i < count; i++) {
-		if (length - at < VIEW_PART_HEADER ||
-		    get_le32(raw.data + at) > length - at - VIEW_PART_HEADER)
+		if (raw.len - at < VIEW_PART_HEADER ||
+		    get_le32(raw.data + at) > raw.len - at - VIEW_PART_HEADER)
 			return mu_fail(err, MU_EPROTO, "part %u of an entry ends behind the entry", i);
 		parts[i].kind = raw.data[at + 4];
 		parts[i].bytes = (struct mu_view){raw.data + at + VIEW_PART_HEADER, get_le32(raw.data + at)};
+		if ((parts[i].kind & VIEW_PART_GONE) && parts[i].bytes.len != VIEW_GONE_BYTES)
+			return mu_fail(err, MU_EPROTO, "part %u of an entry is gone, and its leaf too", i);
+		whole += VIEW_PART_HEADER + part_length(&parts[i]);
 		at += VIEW_PART_HEADER + parts[i].bytes.len;
 	}
-	if (at != length)
-		return mu_fail(err, MU_EPROTO, "an entry has %zu bytes behind its last part",
-			       (size_t)length - at);
+	if (whole != length || at != raw.len)
+		return mu_fail(err, MU_EPROTO, "an entry's %u bytes are not those of its parts", length);
 	ret->header = (struct mu_view){raw.data, VIEW_HEADER};
 	ret->time_usec = (int64_t)get_le64(raw.data + 8);
 	ret->parts = parts;
@@ -62,12 +73,17 @@ int view__entry_split(struct mu_view raw, struct mu_arena *arena, struct view_en
 }
 
 /* One part: its bytes under (pos, n); a blob's bytes under their own hash, unless they are there already. */
-static void put_part(struct view_batch *b, uint64_t pos, uint32_t n, const struct view_part *part)
+static void put_part(struct view_batch *b, const struct view_entry *entry, uint32_t n)
 {
+	const struct view_part *part = &entry->parts[n];
 	uint8_t key[12];
 
-	mu_put_be64(key, pos);
+	mu_put_be64(key, entry->pos);
 	mu_put_be32(key + 8, n);
+	if (part->kind & VIEW_PART_GONE) {
+		view__put(b->v, b->wb, VIEW_PART, key, sizeof key, NULL, 0);
+		return;
+	}
 	if (part->kind != VIEW_PART_BLOB) {
 		view__put(b->v, b->wb, VIEW_PART, key, sizeof key, part->bytes.data, part->bytes.len);
 		return;
@@ -75,8 +91,9 @@ static void put_part(struct view_batch *b, uint64_t pos, uint32_t n, const struc
 	struct mu_hash hash;
 	mu_hash_bytes(part->bytes.data, part->bytes.len, &hash);
 	view__put(b->v, b->wb, VIEW_PART, key, sizeof key, hash.b, MU_HASH_BYTES);
-	if (!view__has(b->v, VIEW_BLOB, hash.b, MU_HASH_BYTES))
+	if (!view__blob_kept(b->v, hash.b))
 		view__put(b->v, b->wb, VIEW_BLOB, hash.b, MU_HASH_BYTES, part->bytes.data, part->bytes.len);
+	view__blob_came(b, &hash, part->bytes, entry->time_usec);
 }
 
 int view__archive(struct view_batch *b, const struct view_entry *entry, const struct mu_hash *before,
@@ -98,10 +115,10 @@ int view__archive(struct view_batch *b, const struct view_entry *entry, const st
 		struct mu_hash hash;
 		view__leaf(entry->parts[i].kind, entry->parts[i].bytes, &hash);
 		mu_hasher_add(&chain, hash.b, MU_HASH_BYTES);
-		leaf[0] = entry->parts[i].kind;
+		leaf[0] = entry->parts[i].kind & (uint8_t)~VIEW_PART_GONE;
 		memcpy(leaf + 1, hash.b, MU_HASH_BYTES);
-		mu_put_be32(leaf + 1 + MU_HASH_BYTES, (uint32_t)entry->parts[i].bytes.len);
-		put_part(b, entry->pos, (uint32_t)i, &entry->parts[i]);
+		mu_put_be32(leaf + 1 + MU_HASH_BYTES, part_length(&entry->parts[i]));
+		put_part(b, entry, (uint32_t)i);
 	}
 	mu_hasher_done(&chain, &next);
 	if (memcmp(next.b, entry->chain.b, MU_HASH_BYTES) != 0)
@@ -161,7 +178,9 @@ int view__archived(struct view *v, uint64_t pos, struct view_archived *ret, stru
 	mu_buf_reset(&ret->hold);
 	int code = view__get(v, NULL, VIEW_ENTRY, key, sizeof key, &ret->hold, err);
 	if (code == MU_ENOENT)
-		return mu_fail(err, MU_ENOENT, "entry %llu is not in the archive", (unsigned long long)pos);
+		return pos < view__cut_pos(v) ? view__too_old(v, err)
+					      : mu_fail(err, MU_ENOENT, "entry %llu is not in the archive",
+							(unsigned long long)pos);
 	return code ? code : archived_parse(ret, err);
 }
 
@@ -208,6 +227,8 @@ int view_entry_get(struct view *v, uint64_t pos, struct mu_buf *out, struct mu_h
 	size_t start = out->len;
 	int code = view__archived(v, pos, &a, err);
 
+	if (code == 0 && pos && pos == view__cut_pos(v))
+		code = view__too_old(v, err);
 	if (code)
 		return code;
 	mu_buf_add(out, a.header.data, VIEW_HEADER);
@@ -216,6 +237,14 @@ int view_entry_get(struct view *v, uint64_t pos, struct mu_buf *out, struct mu_h
 		uint8_t kind;
 		memset(mu_buf_grow(out, VIEW_PART_HEADER), 0, VIEW_PART_HEADER);
 		code = view__archived_part(v, &a, n, &kind, out, err);
+		if (code == MU_ENOENT && kind == VIEW_PART_BLOB) {
+			/* Of what is no longer kept the leaf serves those who check the chain. */
+			const uint8_t *leaf = a.leaf + (size_t)n * VIEW_LEAF_BYTES;
+			kind |= VIEW_PART_GONE;
+			mu_buf_add(out, leaf + 1, MU_HASH_BYTES);
+			put_le32(mu_buf_grow(out, 4), mu_get_be32(leaf + 1 + MU_HASH_BYTES));
+			code = 0;
+		}
 		if (code) {
 			out->len = start;
 			return code;
@@ -246,8 +275,11 @@ int view_mark(struct view *v, uint64_t pos, struct mu_hash *ret_chain, struct mu
 uint64_t view_archive_first(struct view *v)
 {
 	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
+	uint8_t from[8] = {0};
 
-	view__scan(v, NULL, VIEW_ENTRY, (struct mu_view){0}, (struct mu_view){0}, &scan);
+	/* Of the entry at the cut only the record stays, for its chain value. */
+	mu_put_be64(from, view__cut_pos(v) + 1);
+	view__scan(v, NULL, VIEW_ENTRY, (struct mu_view){from, sizeof from}, (struct mu_view){0}, &scan);
 	return view__scan_valid(&scan) ? mu_get_be64(view__scan_key(&scan).data) : 0;
 }
 
@@ -299,9 +331,15 @@ int view_verify(struct view *v, uint64_t from, uint64_t to, uint64_t *ret_bad, s
 	pos = from > first ? from : first;
 	if (first == 0 || pos == 0 || to < pos)
 		return 0;
-	/* Behind the first position the entry before says where the chain stood; at the lowest one nothing
-	 * but position 1 does. */
-	if (pos > 1) {
+	if (pos == view__cut_pos(v) + 1 && pos > 1) {
+		code = view__cut_chain(v, &chain, err);
+		if (code) {
+			*ret_bad = pos - 1;
+			return code;
+		}
+	} else if (pos > 1) {
+		/* Behind the first position the entry before says where the chain stood; at the lowest one
+		 * nothing but position 1 does. */
 		code = view__archived(v, pos - 1, &a, NULL);
 		if (code == MU_ENOENT) {
 			code = view__archived(v, pos, &a, err);
@@ -348,11 +386,6 @@ int view_blob_get(struct view *v, const uint8_t hash[MU_HASH_BYTES], struct mu_b
 		       "a stored script or environment does not have the bytes that its hash names");
 }
 
-bool view_blob_has(struct view *v, const uint8_t hash[MU_HASH_BYTES])
-{
-	return view__has(v, VIEW_BLOB, hash, MU_HASH_BYTES);
-}
-
 int view_pos_at(struct view *v, int64_t usec, uint64_t *ret_pos, struct mu_err *err)
 {
 	rocksdb_iterator_t *it = rocksdb_create_iterator_cf(v->db, v->read, v->cf[VIEW_INDEX]);
@@ -373,6 +406,8 @@ int view_pos_at(struct view *v, int64_t usec, uint64_t *ret_pos, struct mu_err *
 	rocksdb_iter_destroy(it);
 	if (message)
 		return view__fail(err, message, "looking for a moment in the archive");
+	if (pos < view__cut_pos(v))
+		return view__too_old(v, err);
 	pthread_mutex_lock(&v->lock);
 	uint64_t gap_from = v->fill_to.pos ? v->fill.tip.pos : 0, gap_to = v->fill_to.pos;
 	pthread_mutex_unlock(&v->lock);

@@ -230,15 +230,9 @@ int view__ckpt_full(struct view *v, struct view_line *line, struct mu_err *err)
 	return copy_step(v, line, err);
 }
 
-int view__ckpt_step(struct view *v, struct view_line *line, struct mu_err *err)
+/* The kind that is due: a delta, or a full set where deltas have become many. */
+static int write_due(struct view *v, struct view_line *line, struct mu_err *err)
 {
-	if (line->copy) {
-		int code = copy_step(v, line, err);
-		if (code)
-			return code;
-	}
-	if (line->weight < WEIGHT_DUE)
-		return 0;
 	uint64_t full_due = line->full_rows > FULL_ROWS_MIN ? line->full_rows : FULL_ROWS_MIN;
 	bool full = !line->dirty_known || line->deltas >= DELTAS_MAX ||
 		    line->delta_rows + line->dirty.count > full_due;
@@ -248,6 +242,20 @@ int view__ckpt_step(struct view *v, struct view_line *line, struct mu_err *err)
 	return line->dirty_known ? write_delta(v, line, err) : 0;
 }
 
+int view__ckpt_step(struct view *v, struct view_line *line, struct mu_err *err)
+{
+	if (line->copy) {
+		int code = copy_step(v, line, err);
+		if (code)
+			return code;
+	}
+	return line->weight < WEIGHT_DUE ? 0 : write_due(v, line, err);
+}
+
+int view__ckpt_now(struct view *v, struct view_line *line, struct mu_err *err)
+{
+	return line->weight ? write_due(v, line, err) : 0;
+}
 void view__ckpt_close(struct view *v, struct view_line *line)
 {
 	/* A delta at the end makes the next start's first checkpoint a delta too. When it cannot be written,
@@ -322,6 +330,72 @@ static size_t chain_find(struct view *v, uint64_t pos, struct ckpt_ref *chain, s
 	}
 	rocksdb_iter_destroy(it);
 	return n;
+}
+
+uint64_t view__ckpt_before(struct view *v, uint64_t pos, uint64_t *ret_base)
+{
+	struct ckpt_ref chain[2 * DELTAS_MAX + 2];
+	size_t n = chain_find(v, pos, chain, sizeof chain / sizeof *chain);
+
+	*ret_base = n ? chain[n - 1].pos : 0;
+	return n ? chain[0].pos : 0;
+}
+
+void view__ckpt_cut(struct view *v, rocksdb_writebatch_t *wb, uint64_t base)
+{
+	uint8_t from[10] = {0}, to[10];
+
+	size_t n = set_key(to, base, CKPT_FULL);
+	view__del_range(v, wb, VIEW_CKPT, (struct mu_view){from, 1}, (struct mu_view){to, n});
+	size_t first = index_key(from, 0, CKPT_FULL);
+	n = index_key(to, base, CKPT_FULL);
+	view__del_range(v, wb, VIEW_META, (struct mu_view){from, first}, (struct mu_view){to, n});
+}
+
+/* The newest complete full set at or before POS; 0: none. */
+static uint64_t full_before(struct view *v, uint64_t pos)
+{
+	rocksdb_iterator_t *it = rocksdb_create_iterator_cf(v->db, v->read, v->cf[VIEW_META]);
+	struct ckpt_ref ref;
+	uint8_t key[10];
+	uint64_t found = 0;
+
+	index_key(key, pos, CKPT_FULL);
+	for (rocksdb_iter_seek_for_prev(it, (const char *)key, sizeof key); !found && ref_read(it, &ref);
+	     rocksdb_iter_prev(it))
+		found = ref.type == CKPT_FULL ? ref.pos : 0;
+	rocksdb_iter_destroy(it);
+	return found;
+}
+
+int view__ckpt_thin(struct view *v, uint64_t after, uint64_t upto, unsigned max, uint64_t *ret_count,
+		    struct mu_err *err)
+{
+	rocksdb_writebatch_t *wb = rocksdb_writebatch_create();
+	rocksdb_iterator_t *it = rocksdb_create_iterator_cf(v->db, v->read, v->cf[VIEW_META]);
+	uint64_t end = full_before(v, upto);
+	struct ckpt_ref ref;
+	uint8_t key[10], from[9], to[9];
+	int code = 0;
+
+	*ret_count = 0;
+	index_key(key, after + 1, CKPT_FULL);
+	for (rocksdb_iter_seek(it, (const char *)key, sizeof key);
+	     *ret_count < max && ref_read(it, &ref) && ref.pos < end; rocksdb_iter_next(it)) {
+		if (ref.type != CKPT_DELTA)
+			continue;
+		set_key(from, ref.pos, CKPT_DELTA);
+		set_key(to, ref.pos, CKPT_DELTA + 1);
+		view__del_range(v, wb, VIEW_CKPT, (struct mu_view){from, sizeof from},
+				(struct mu_view){to, sizeof to});
+		view__del(v, wb, VIEW_META, key, index_key(key, ref.pos, CKPT_DELTA));
+		++*ret_count;
+	}
+	rocksdb_iter_destroy(it);
+	if (*ret_count)
+		code = view__write(v, wb, "letting checkpoints go", err);
+	rocksdb_writebatch_destroy(wb);
+	return code;
 }
 
 int view__ckpt_open(struct view *v, struct view_line *line, struct mu_err *err)
@@ -482,12 +556,24 @@ static int fold_entry(struct view *v, struct sch_state *st, const struct view_ar
 	return 0;
 }
 
+static int check_digest(const struct sch_state *st, const struct mu_hash *recorded, uint64_t pos,
+			struct mu_err *err)
+{
+	struct mu_hash digest;
+
+	sch_digest(st, &digest);
+	if (memcmp(digest.b, recorded->b, MU_HASH_BYTES) != 0)
+		return mu_fail(err, MU_ECORRUPT,
+			       "the State folded up to position %llu differs from the one recorded there",
+			       (unsigned long long)pos);
+	return 0;
+}
+
 int view__fold(struct view *v, struct sch_state *st, uint64_t to, struct mu_err *err)
 {
 	MU_CLEANUP(view__archived_done) struct view_archived a = {0};
 	MU_CLEANUP(mu_buf_free) struct mu_buf part = {0};
 	struct sch_changes changes = {0};
-	struct mu_hash digest;
 	int code = 0;
 
 	for (uint64_t pos = sch_pos(st) + 1; pos <= to && code == 0; pos++) {
@@ -499,12 +585,16 @@ int view__fold(struct view *v, struct sch_state *st, uint64_t to, struct mu_err 
 	sch_changes_free(&changes);
 	if (code || a.pos != to || !a.digest_known)
 		return code;
-	sch_digest(st, &digest);
-	if (memcmp(digest.b, a.digest.b, MU_HASH_BYTES) != 0)
-		return mu_fail(err, MU_ECORRUPT,
-			       "the State folded up to position %llu differs from the one recorded there",
-			       (unsigned long long)to);
-	return 0;
+	return check_digest(st, &a.digest, to, err);
+}
+
+/* A checkpoint at the very position has nothing folded over it that would show a fault. */
+static int check_recorded(struct view *v, const struct sch_state *st, uint64_t pos, struct mu_err *err)
+{
+	MU_CLEANUP(view__archived_done) struct view_archived a = {0};
+	int code = view__archived(v, pos, &a, err);
+
+	return code || !a.digest_known ? code : check_digest(st, &a.digest, pos, err);
 }
 
 int view_state_at(struct view *v, uint64_t pos, struct sch_state **ret, struct mu_err *err)
@@ -515,9 +605,13 @@ int view_state_at(struct view *v, uint64_t pos, struct sch_state **ret, struct m
 	if (pos > view_pos(v))
 		return mu_fail(err, MU_ENOENT, "position %llu lies in the future: the log is at %llu",
 			       (unsigned long long)pos, (unsigned long long)view_pos(v));
+	if (pos < view__cut_pos(v))
+		return view__too_old(v, err);
 	st = sch_state_new();
 	code = load_checkpoint(v, pos, st, err);
-	if (code == 0)
+	if (code == 0 && pos && sch_pos(st) == pos)
+		code = check_recorded(v, st, pos, err);
+	else if (code == 0)
 		code = view__fold(v, st, pos, err);
 	if (code == 0) {
 		*ret = st;

@@ -237,21 +237,27 @@ static void put_head(uint64_t pos, size_t n, int64_t time_usec, const char *kind
 		      (int)(time_usec % 1000000), kind);
 }
 
-static void put_part(uint64_t pos, size_t n, int64_t time_usec, const struct view_part *part, bool json,
+static void put_part(uint64_t pos, size_t n_part, int64_t time_usec, const struct view_part *part, bool json,
 		     struct mu_arena *arena, struct mu_buf *out)
 {
-	if (part->kind == VIEW_PART_BLOB) {
+	if (part->kind & VIEW_PART_GONE) {
+		const uint8_t *n = part->bytes.data + MU_HASH_BYTES;
+		put_head(pos, n_part, time_usec, "forgotten", json, out);
+		mu_buf_printf(out, json ? ",\"bytes\":%u}" : " bytes=%u",
+			      (uint32_t)n[0] | (uint32_t)n[1] << 8 | (uint32_t)n[2] << 16 |
+				  (uint32_t)n[3] << 24);
+	} else if (part->kind == VIEW_PART_BLOB) {
 		char hex[2 * MU_HASH_BYTES + 1];
 		struct mu_hash hash;
 		mu_hash_bytes(part->bytes.data, part->bytes.len, &hash);
 		mu_hash_print(&hash, hex);
-		put_head(pos, n, time_usec, "blob", json, out);
+		put_head(pos, n_part, time_usec, "blob", json, out);
 		mu_buf_printf(out, json ? ",\"hash\":\"%s\",\"bytes\":%zu}" : " hash=%s bytes=%zu", hex,
 			      part->bytes.len);
 	} else {
 		Mu__Event *event = (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, part->bytes.data,
 							     part->bytes.len, arena);
-		put_head(pos, n, time_usec, event ? event_kind(event) : "unreadable", json, out);
+		put_head(pos, n_part, time_usec, event ? event_kind(event) : "unreadable", json, out);
 		mu_buf_str(out, json ? ",\"event\":" : " ");
 		if (event)
 			dump_message(&event->base, json, out);

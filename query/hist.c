@@ -60,15 +60,14 @@ static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct 
 	/* Readers ask for all that belongs to an array, or to a heterogeneous job, by one number. */
 	uint32_t family = job->array_job ? job->array_job : job->het_job;
 	int len = snprintf(array, sizeof array, "%u", family);
-	const struct mu_view names[4] = {
-	    {0}, job->user, job->account, {(const uint8_t *)array, (size_t)len}};
+	const struct mu_view names[4] = {{0}, job->user, job->account, {(const uint8_t *)array, (size_t)len}};
 	uint8_t key[1 + 128 + 1 + 16], value[16];
 
 	mu_put_be64(value, (uint64_t)job->submit_usec);
 	mu_put_be64(value + 8, pos);
 	for (int i = 0; i < (family ? 4 : 3); i++) {
-		size_t n = view__index_key(key, kinds[i], names[i], kinds[i] == 'R' ? 0 : job->end_usec, id,
-					   record);
+		size_t n =
+		    view__index_key(key, kinds[i], names[i], kinds[i] == 'R' ? 0 : job->end_usec, id, record);
 		if (put)
 			view__put(v, wb, VIEW_INDEX, key, n, value, sizeof value);
 		else
@@ -267,6 +266,8 @@ static int record_write(struct view_batch *b, const struct view_entry *entry, co
 		index_record(b->v, b->wb, &old.face, r->job, r->record, old.first, false);
 	if (job.len)
 		index_record(b->v, b->wb, &face, r->job, r->record, first, true);
+	if (job.len && r->job_row.len)
+		view__blob_used(b, face.spec, face.end_usec);
 	view__put(b->v, b->wb, VIEW_HIST, key, sizeof key, value.data, value.len);
 	struct mu_view kept = {mu_arena_dup(&b->pending.arena, value.data, value.len), value.len};
 	view__pending_put(b, VIEW_PENDING_HIST, key, sizeof key, kept, false)->entry_pos = entry->pos;
@@ -401,6 +402,53 @@ int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, st
 	}
 	pthread_mutex_unlock(&v->writer);
 	return code;
+}
+
+/* Job's part and face of the record under KEY: 1, 0 where there is none, or an error. */
+static int record_read(struct view *v, const uint8_t key[8], struct mu_buf *hold, struct pick_job *ret,
+		       struct mu_err *err)
+{
+	int code = view__get(v, NULL, VIEW_HIST, key, 8, hold, err);
+
+	if (code || hold->len <= VIEW_HIST_HEAD)
+		return code == MU_ENOENT ? 0 : code;
+	pick_job(
+	    pick_bytes((struct mu_view){hold->data + VIEW_HIST_HEAD, hold->len - VIEW_HIST_HEAD}, HIST_JOB),
+	    ret);
+	return 1;
+}
+
+int view__hist_drop(struct view *v, rocksdb_writebatch_t *wb, const uint8_t key[8], struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	struct pick_job job;
+	int found = record_read(v, key, &hold, &job, err);
+
+	if (found <= 0)
+		return found;
+	index_record(v, wb, &job, mu_get_be32(key), mu_get_be32(key + 4), mu_get_be64(hold.data), false);
+	view__del(v, wb, VIEW_HIST, key, 8);
+	return 0;
+}
+
+int view__hist_strip(struct view *v, rocksdb_writebatch_t *wb, const uint8_t key[8], struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf value = {0};
+	struct pick_job job;
+	struct pick f;
+	int found = record_read(v, key, &hold, &job, err);
+
+	if (found <= 0)
+		return found;
+	struct mu_view rest = {hold.data + VIEW_HIST_HEAD, hold.len - VIEW_HIST_HEAD};
+	mu_buf_add(&value, hold.data, VIEW_HIST_HEAD);
+	while (pick_next(&rest, &f))
+		if (f.number != HIST_STEP)
+			mu_buf_add(&value, f.begin, (size_t)(f.end - f.begin));
+	if (value.len != hold.len)
+		view__put(v, wb, VIEW_HIST, key, 8, value.data, value.len);
+	return 0;
 }
 
 int view_hist_read(struct view *v, struct mu_buf *cursor, size_t max, struct mu_buf *out, bool *ret_more,

@@ -463,6 +463,32 @@ static int expand_nodes(struct answer *a)
 	return 0;
 }
 
+/* Says of an answer that reaches into what was let go from when on it is whole. */
+static void tell_kept(const struct answer *a, Mu__Rows *ret)
+{
+	static const struct {
+		Mu__What what;
+		enum mu_keep_tier tier;
+		bool of_jobs; /* asked for by number: told where nothing was found */
+	} rules[] = {
+	    {MU__WHAT__WHAT_ACCT, MU_KEEP_JOBS, true},	  {MU__WHAT__WHAT_USAGE, MU_KEEP_JOBS, false},
+	    {MU__WHAT__WHAT_USAGE, MU_KEEP_NODES, false}, {MU__WHAT__WHAT_USAGE, MU_KEEP_RESERVATIONS, false},
+	    {MU__WHAT__WHAT_MOMENTS, MU_KEEP_JOBS, true}, {MU__WHAT__WHAT_MOMENTS, MU_KEEP_NODES, false},
+	    {MU__WHAT__WHAT_ACTS, MU_KEEP_ACTS, false}};
+	const Mu__Query *q = a->query;
+
+	for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+		int64_t usec = view__kept_usec(a->source.v, rules[i].tier);
+		if (q->what != rules[i].what || usec <= ret->kept_from_usec)
+			continue;
+		if (q->n_job ? !rules[i].of_jobs || a->count || q->after_key.len : q->from_usec >= usec)
+			continue;
+		ret->has_kept_from_usec = 1;
+		ret->kept_from_usec = usec;
+		ret->kept_rule = (char *)mu_keep_key(rules[i].tier);
+	}
+}
+
 int query_rows(struct view *v, const Mu__Query *query, const struct query_caller *caller,
 	       struct mu_arena *arena, Mu__Rows *ret, struct mu_err *err)
 {
@@ -490,6 +516,7 @@ int query_rows(struct view *v, const Mu__Query *query, const struct query_caller
 		ret->has_pos = ret->has_now_usec = true;
 		ret->pos = a.source.pos;
 		ret->now_usec = a.source.now_usec;
+		tell_kept(&a, ret);
 		if (a.more) {
 			ret->has_next_key = true;
 			ret->next_key =

@@ -18,6 +18,8 @@ static int parse_at(struct view *v, const char *at, uint64_t *ret_pos, struct mu
 		if (*ret_pos > view_pos(v))
 			return mu_fail(err, MU_EINVAL, "position %lld lies in the future: the log is at %llu",
 				       number, (unsigned long long)view_pos(v));
+		if (*ret_pos < view__cut_pos(v))
+			return view__too_old(v, err);
 	} else {
 		int code = view_pos_at(v, number, ret_pos, err);
 		if (code)

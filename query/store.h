@@ -19,6 +19,9 @@
  * an event, or the 32-byte hash of a blob; empty: forgotten blob   hash -> bytes (the family is compressed
  * with zstd by RocksDB); empty: forgotten ckpt   be64 pos, type, kind, key -> u8 gone, row
  *
+ * What retention adds: meta "cut" -> Mu__Cut, 'K' tier -> i64 usec, what tier is let go up to (keep.c); the use of blobs in
+ * index: 'B' hash, kind -> i64 usec, 'b' kind, be64 usec, hash -> "", 'P' piece, list -> "" (blob.c).
+ *
  *   tip    u64 pos, i64 time_usec, chain, digest */
 #ifndef QUERY_STORE_H
 #define QUERY_STORE_H
@@ -28,6 +31,7 @@
 #include <string.h>
 
 #include "proto/base/map.h"
+#include "proto/keep.h"
 #include "query/view.h"
 
 enum view_cf {
@@ -48,6 +52,8 @@ enum {
 	VIEW_PART_HEADER = 8, /* u32 length, u8 kind, three zero bytes */
 	VIEW_PART_EVENT = 1,
 	VIEW_PART_BLOB = 2,
+	VIEW_PART_GONE = 0x80, /* bit: the bytes are the leaf and u32 length of what is no longer kept */
+	VIEW_GONE_BYTES = MU_HASH_BYTES + 4,
 	VIEW_ENTRY_HEAD = 2 * MU_HASH_BYTES + 1 + VIEW_HEADER + 4, /* fixed part of an entry record */
 	VIEW_LEAF_BYTES = 1 + MU_HASH_BYTES + 4,
 	VIEW_TIP_BYTES = 8 + 8 + 2 * MU_HASH_BYTES,
@@ -116,6 +122,11 @@ struct view {
 	pthread_cond_t moved;
 	struct view_tip seen;
 	unsigned private_data; /* enum view_private */
+	/* Retention: what the configuration asks for, and what was let go. */
+	int64_t keep_sec[MU_KEEP_TIERS];
+	int64_t kept_usec[MU_KEEP_TIERS]; /* what ended before is gone; 0: nothing is */
+	uint64_t cut_pos;		  /* entries up to it are gone; 0: none */
+	int64_t cut_usec;
 
 	pthread_mutex_t past_lock;
 	struct view_past past[VIEW_PAST_STATES];
@@ -249,6 +260,29 @@ int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, st
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
 		       uint32_t record);
 
+/* A record and its index entries are let go; 0 (also where it is not there) or an error. */
+int view__hist_drop(struct view *v, rocksdb_writebatch_t *wb, const uint8_t key[8], struct mu_err *err);
+/* Its steps are let go. */
+int view__hist_strip(struct view *v, rocksdb_writebatch_t *wb, const uint8_t key[8], struct mu_err *err);
+
+/* ---- keep.c ---- */
+int view__keep_open(struct view *v, struct mu_err *err); /* reads what was let go */
+uint64_t view__cut_pos(struct view *v);
+/* The chain value in the cut's statement, which must be that of the entry there: 0 or MU_ECORRUPT. */
+int view__cut_chain(struct view *v, struct mu_hash *ret, struct mu_err *err);
+/* MU_ENOENT with the sentence that names the earliest moment that can be asked for. */
+int view__too_old(struct view *v, struct mu_err *err);
+int64_t view__kept_usec(struct view *v, enum mu_keep_tier tier);
+
+/* ---- blob.c ---- */
+bool view__blob_kept(struct view *v, const uint8_t hash[MU_HASH_BYTES]);
+/* A blob came with an entry of USEC; a job that names blobs in its SPEC ended then. */
+void view__blob_came(struct view_batch *b, const struct mu_hash *hash, struct mu_view bytes, int64_t usec);
+void view__blob_used(struct view_batch *b, struct mu_view spec, int64_t usec);
+/* Lets go of some blobs that nobody needs any more, with the writer's lock held; *RET_MORE: there may be others. */
+int view__blob_sweep(struct view *v, int64_t now_usec, uint64_t *ret_count, bool *ret_more,
+		     struct mu_err *err);
+
 /* ---- moment.c ---- */
 int view__moments(struct view_batch *b, const struct view_entry *entry, struct mu_err *err);
 
@@ -259,6 +293,15 @@ int view__ckpt_open(struct view *v, struct view_line *line, struct mu_err *err);
 int view__ckpt_step(struct view *v, struct view_line *line, struct mu_err *err);
 /* Begins a full set now, at the line's tip. */
 int view__ckpt_full(struct view *v, struct view_line *line, struct mu_err *err);
+/* Writes one now, of whichever kind is due, where anything changed since the last. */
+int view__ckpt_now(struct view *v, struct view_line *line, struct mu_err *err);
+/* The newest complete checkpoint at or before POS (0: none) and the full set that it rests on. */
+uint64_t view__ckpt_before(struct view *v, uint64_t pos, uint64_t *ret_base);
+/* What is to be removed so that nothing before the full set at BASE is left. */
+void view__ckpt_cut(struct view *v, rocksdb_writebatch_t *wb, uint64_t base);
+/* Removes up to MAX deltas behind position AFTER and before the newest full set at or before UPTO. */
+int view__ckpt_thin(struct view *v, uint64_t after, uint64_t upto, unsigned max, uint64_t *ret_count,
+		    struct mu_err *err);
 void view__ckpt_stop(struct view *v, struct view_line *line); /* drops what is in the making */
 void view__ckpt_close(struct view *v, struct view_line *line);
 /* Folds entries (sch_pos + 1)..TO of the archive into ST. */

@@ -129,7 +129,9 @@ static int load_tips(struct view *v, struct mu_err *err)
 	mu_buf_reset(&hold);
 	if (view__get(v, NULL, VIEW_ROWS, &config, 1, &hold, NULL) == 0)
 		view__config_changed(v, (struct mu_view){hold.data, hold.len});
-	code = view__ckpt_open(v, &v->now, err);
+	code = view__keep_open(v, err);
+	if (code == 0)
+		code = view__ckpt_open(v, &v->now, err);
 	if (code == 0)
 		code = view__fill_open(v, err);
 	view__seen(v);
@@ -268,6 +270,7 @@ void view_stats(struct view *v, struct view_stats *ret)
 	*ret = v->stats;
 	ret->fill_from = v->fill_to.pos ? v->fill.tip.pos + 1 : 0;
 	ret->fill_to = v->fill_to.pos;
+	ret->cut_pos = v->cut_pos;
 	pthread_mutex_unlock(&v->lock);
 	for (int i = 0; i < VIEW_CFS; i++) {
 		uint64_t bytes = 0;

@@ -2,7 +2,8 @@
  *
  * Owns: one RocksDB directory. One writer at a time (view_apply, view_switch, view_backfill* and view_close
  * exclude each other), any number of reading threads. Leaves to others: threads, sockets, proposing. Of an
- * entry it knows what log/entry.h draws: header, parts, leaves, chain. query/store.h draws the column
+ * entry it knows what log/entry.h draws: header, parts, leaves, chain. What is let go and when: query/keep.h.
+ * query/store.h draws the column
  * families, keys and values. */
 #ifndef QUERY_VIEW_H
 #define QUERY_VIEW_H
@@ -87,11 +88,14 @@ int view_mark(struct view *v, uint64_t pos, struct mu_hash *ret_chain, struct mu
 int view_entry_get(struct view *v, uint64_t pos, struct mu_buf *out, struct mu_hash *ret_chain,
 		   struct mu_err *err);
 uint64_t view_archive_first(struct view *v); /* lowest archived position; 0: none */
-/* Recomputes leaves and chain over FROM..TO (0: from the first, up to the applied position): 0, or
+/* Recomputes leaves and chain over FROM..TO (0: from the first, up to the applied position); where the archive was cut,
+ * the chain begins with the value in the cut's statement, whose signature is the caller's to check: 0, or
  * MU_ECORRUPT (MU_EIO where the disk refuses) with RET_BAD the first position that is wrong, missing or
  * unreadable. Parts that are no longer kept are taken by their leaf. */
 int view_verify(struct view *v, uint64_t from, uint64_t to, uint64_t *ret_bad, struct mu_err *err);
 int view_blob_get(struct view *v, const uint8_t hash[MU_HASH_BYTES], struct mu_buf *out, struct mu_err *err);
+/* True where it is kept and stays so for at least half of the time for which such blobs are: whoever submits it then
+ * need not send it again. */
 bool view_blob_has(struct view *v, const uint8_t hash[MU_HASH_BYTES]);
 
 /* Snapshot transfer: an immutable image (RocksDB snapshot) of rows at exactly the applied position, read page
@@ -137,6 +141,8 @@ struct view_stats {
 	uint64_t checkpoint_deltas, checkpoint_fulls, checkpoint_rows;
 	uint64_t fill_from, fill_to; /* history being filled in; 0: none */
 	uint64_t hist_records;	     /* an estimate */
+	uint64_t kept_rounds, dropped_jobs, dropped_blobs, dropped_moments, dropped_checkpoints; /* by retention */
+	uint64_t cut_pos;
 	uint64_t disk_bytes, memory_bytes;
 };
 void view_stats(struct view *v, struct view_stats *ret);

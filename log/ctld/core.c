@@ -290,6 +290,7 @@ void ctl_core_housekeeping(struct ctl *c)
 	ctl_poll_housekeeping(c);
 	ctl_read_housekeeping(c);
 	ctl_backfill_housekeeping(c);
+	ctl_keep_housekeeping(c);
 	ctl_gauges_refresh(c);
 	conf_compare(c);
 	ctl_core_round(c);

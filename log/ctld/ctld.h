@@ -180,7 +180,7 @@ struct ctl {
 	bool decided_in_flight, tick_in_flight, level_in_flight, founded_in_flight;
 	uint64_t decide_void_pos; /* nothing to decide over this position */
 	struct ctl_verdicts ring[CTL_VERDICT_RING];
-	struct mu_hash blob_held[CTL_BLOBS_HELD]; /* blobs that the view has, by their first bytes */
+	struct mu_hash blob_held[CTL_BLOBS_HELD]; /* blobs that the view has, by their first bytes; for a while (keep.c) */
 	struct sch_changes changes;
 	struct mu_arena scratch;
 
@@ -216,6 +216,7 @@ struct ctl {
 	struct { uint64_t pos; struct mu_hash digest, chain; } announced[8];
 	struct ctl_install *install;
 	struct ctl_backfill *backfill;
+	struct ctl_keep *keep;
 	struct ctl_follow *follow; /* this is a follower (follow.h): no replica, no State */
 	uint64_t replica_id;
 	int exit_code;
@@ -314,6 +315,9 @@ int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer);
 void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
 void ctl_entries_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
 void ctl_backfill_housekeeping(struct ctl *c);
+
+/* ---- keep.c: letting history go, on a reader thread ---- */
+void ctl_keep_housekeeping(struct ctl *c);
 
 /* ---- member.c ---- */
 void ctl_member(struct ctl *c, struct ctl_req *req); /* takes REQ */

@@ -30,7 +30,7 @@ int ctl_entry_fold(struct sch_state *st, struct mu_hash *chain, uint64_t pos, st
 	struct log_entry entry;
 	struct log_part part;
 	size_t cursor = 0, n = 0;
-	int code = log_entry_parse(raw.data, raw.len, &entry);
+	int code = log_entry_parse_kept(raw.data, raw.len, &entry);
 
 	if (code)
 		return mu_fail(err, code, "entry %llu cannot be read", (unsigned long long)pos);

@@ -15,6 +15,7 @@
 #include "proto/units.h"
 #include "proto/version.h"
 #include "query/history.h"
+#include "query/keep.h"
 
 static const char USAGE[] =
 	"Usage: muster-history VERB [DIR] [OPTIONS...]\n"
@@ -121,6 +122,41 @@ static int audit(const struct args *a)
 	return 0;
 }
 
+/* The statement of the archive's cut, where there is one: signed by the key that the configuration names, else by the one that
+ * State was founded with. */
+static int verify_cut(const struct args *a, struct view *v, struct mu_err *err)
+{
+	struct mu_arena arena = {0};
+	Mu__Config *conf = NULL;
+	struct mu_hash statement;
+	uint8_t key[32];
+	Mu__Cut *cut = NULL;
+	int code = view_cut(v, &arena, &cut, err);
+
+	if (code == MU_ENOENT) {
+		mu_arena_free(&arena);
+		return 0;
+	}
+	if (!code)
+		code = ctl_load_conf(ctl_conf_path(a->conf), &arena, &conf, err);
+	if (!code)
+		code = auth_load_public(mu_arena_printf(&arena, "%s/cluster.pub", mu_conf_get(conf, "MusterKeyDir", "/etc/muster/keys")), key, err);
+	if (!code) {
+		mu_cut_hash(cut, &statement);
+		if (cut->signature.len != AUTH_SIGN_BYTES || !auth_chain_check(key, cut->pos, &statement, cut->signature.data))
+			code = mu_fail(err, MU_EAUTH, "The statement of the archive's cut at position %llu is not signed by this cluster",
+				       (unsigned long long)cut->pos);
+	} else {
+		(void)mu_wrap(err, "Checking who signed the archive's cut");
+	}
+	if (!code)
+		printf("entries up to position %llu are no longer kept: %s, configured by %s at position %llu; signed by the cluster\n",
+		       (unsigned long long)cut->pos, cut->rule, cut->author && *cut->author ? cut->author : "the founding",
+		       (unsigned long long)cut->conf_pos);
+	mu_arena_free(&arena);
+	return code;
+}
+
 static int verify(const struct args *a)
 {
 	struct mu_err err = {0};
@@ -128,6 +164,8 @@ static int verify(const struct args *a)
 	uint64_t bad = 0, last;
 	int code = open_view(a, &v, &err);
 
+	if (!code)
+		code = verify_cut(a, v, &err);
 	if (!code)
 		code = view_verify(v, a->from, a->to, &bad, &err);
 	last = v ? view_pos(v) : 0;

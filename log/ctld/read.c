@@ -10,6 +10,7 @@
 #include "proto/base/map.h"
 #include "proto/pb.h"
 #include "proto/pieces.h"
+#include "query/keep.h"
 #include "query/rows.h"
 
 enum { READ_NO_LEADER_MSEC = 1000, READ_WAIT_MSEC = 3000, LOG_PAGE_BYTES = 4 << 20 };
@@ -143,11 +144,12 @@ static ProtobufCBinaryData kept(struct ctl_req *req, const void *data, size_t le
 
 static void sign_page(struct ctl *c, struct ctl_req *req, Mu__LogReply *log)
 {
-	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
 	uint8_t signature[AUTH_SIGN_BYTES];
-	struct mu_hash chain;
+	struct mu_hash chain, digest;
+	int64_t usec;
+	bool known;
 
-	if (view_entry_get(c->view, log->last, &raw, &chain, NULL))
+	if (view_mark(c->view, log->last, &chain, &digest, &known, &usec, NULL))
 		return;
 	auth_chain_sign(c->keys.cluster_secret, log->last, &chain, signature);
 	log->has_chain_last = log->has_signature = 1;
@@ -201,21 +203,22 @@ static bool receipt_parts(struct ctl_req *req, const struct log_entry *e, Mu__Re
 static void answer_receipt(struct ctl *c, struct ctl_req *req)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
-	MU_CLEANUP(mu_buf_free) struct mu_buf before = {0};
 	Mu__Reply reply = MU__REPLY__INIT;
 	Mu__ReceiptReply receipt = MU__RECEIPT_REPLY__INIT;
 	uint64_t pos = req->request->receipt->pos;
 	uint8_t signature[AUTH_SIGN_BYTES];
-	struct mu_hash chain, first = {{0}};
+	struct mu_hash chain, first = {{0}}, digest;
 	struct mu_err err = {0};
 	struct log_entry e;
+	int64_t usec;
+	bool known;
 
 	(void)view_wait(c->view, pos, READ_WAIT_MSEC);
-	int code = pos > 1 ? view_entry_get(c->view, pos - 1, &before, &first, &err) : 0;
+	int code = pos > 1 ? view_mark(c->view, pos - 1, &first, &digest, &known, &usec, &err) : 0;
 	if (!code)
 		code = view_entry_get(c->view, pos, &raw, &chain, &err);
 	if (!code)
-		code = log_entry_parse(raw.data, raw.len, &e);
+		code = log_entry_parse_kept(raw.data, raw.len, &e);
 	if (!code && !receipt_parts(req, &e, &receipt))
 		code = mu_fail(&err, MU_EPERM, "That entry of the log holds no such submission of yours");
 	if (code) {
@@ -239,7 +242,9 @@ static void answer_log(struct ctl *c, struct ctl_req *req)
 	Mu__Reply reply = MU__REPLY__INIT;
 	Mu__LogReply log = MU__LOG_REPLY__INIT;
 	struct mu_err err = {0};
-	struct mu_hash chain;
+	struct mu_hash chain, digest;
+	int64_t usec;
+	bool known;
 	size_t bytes = 0, cap = 0, max = ask->max_bytes && ask->max_bytes < LOG_PAGE_BYTES ? ask->max_bytes : LOG_PAGE_BYTES;
 	uint64_t pos = ask->from ? ask->from : view_archive_first(c->view), last = ask->to ? ask->to : UINT64_MAX;
 
@@ -249,16 +254,16 @@ static void answer_log(struct ctl *c, struct ctl_req *req)
 	}
 	if (ask->wait_msec)
 		(void)view_wait(c->view, pos, ask->wait_msec > CTL_POLL_MSEC_MAX ? CTL_POLL_MSEC_MAX : ask->wait_msec);
+	/* What was asked for may reach before what is kept: then the word on the cut goes with it. */
+	if (!view_cut(c->view, &req->arena, &log.cut, NULL) && pos <= log.cut->pos)
+		pos = log.cut->pos + 1;
+	else
+		log.cut = NULL;
 	log.has_first = log.has_last = 1;
 	log.first = pos;
-	if (pos > 1) {
-		MU_CLEANUP(mu_buf_free) struct mu_buf before = {0};
-
-		if (!view_entry_get(c->view, pos - 1, &before, &chain, &err)) {
-			log.has_chain_before = 1;
-			log.chain_before.data = mu_arena_dup(&req->arena, chain.b, sizeof chain.b);
-			log.chain_before.len = sizeof chain.b;
-		}
+	if (pos > 1 && !view_mark(c->view, pos - 1, &chain, &digest, &known, &usec, NULL)) {
+		log.has_chain_before = 1;
+		log.chain_before = kept(req, chain.b, sizeof chain.b);
 	}
 	for (; pos && pos <= last && bytes < max; pos++) {
 		MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};

@@ -115,11 +115,53 @@ static void mutations(unsigned rounds)
 	mu_buf_free(&b);
 }
 
+/* An archive's entry whose blob is gone has the chain of the whole one, and is none for the replica. */
+static void gone(void)
+{
+	const struct mu_view script = text("#!/bin/sh\nsleep 1000000000000000000000000000\n");
+	struct log_part parts[3] = {
+	    {LOG_PART_EVENT, text("one event")}, {LOG_PART_BLOB, script}, {LOG_PART_EVENT, text("another")}};
+	struct mu_buf whole = {0}, kept = {0};
+	struct mu_hash leaf, first = {{0}}, chain = {{0}};
+	struct log_entry e;
+	uint8_t head[LOG_PART_HEADER] = {LOG_GONE_BYTES, 0, 0, 0, LOG_PART_BLOB | LOG_PART_GONE},
+		length[4] = {(uint8_t)script.len};
+
+	CHECK(log_entry_pack(1, 2, parts, 3, &whole) == 0 && log_entry_parse(whole.data, whole.len, &e) == 0);
+	log_chain_next(&first, &e);
+	log_leaf(&parts[1], &leaf);
+	size_t before = LOG_ENTRY_HEADER + LOG_PART_HEADER + parts[0].bytes.len;
+	mu_buf_add(&kept, whole.data, before);
+	mu_buf_add(&kept, head, sizeof head);
+	mu_buf_add(&kept, leaf.b, sizeof leaf.b);
+	mu_buf_add(&kept, length, sizeof length);
+	before += LOG_PART_HEADER + script.len;
+	mu_buf_add(&kept, whole.data + before, e.raw_len - before);
+	CHECK(log_entry_parse(kept.data, kept.len, &e) == MU_EPROTO);
+	CHECK(log_entry_parse_kept(kept.data, kept.len, &e) == 0 && e.part_count == 3);
+	log_chain_next(&chain, &e);
+	CHECK(memcmp(&chain, &first, sizeof chain) == 0);
+	size_t at = LOG_ENTRY_HEADER + LOG_PART_HEADER + parts[0].bytes.len + LOG_PART_HEADER;
+	kept.data[at + MU_HASH_BYTES]++; /* another length does not fit the header */
+	CHECK(log_entry_parse_kept(kept.data, kept.len, &e) == MU_EPROTO);
+	kept.data[at + MU_HASH_BYTES]--;
+	kept.data[at] ^= 1;
+	memset(&chain, 0, sizeof chain);
+	CHECK(log_entry_parse_kept(kept.data, kept.len, &e) == 0);
+	log_chain_next(&chain, &e);
+	CHECK(memcmp(&chain, &first, sizeof chain) != 0);
+	for (size_t len = 0; len < kept.len; len++)
+		CHECK(log_entry_parse_kept(kept.data, len, &e) == MU_EPROTO);
+	mu_buf_free(&whole);
+	mu_buf_free(&kept);
+}
+
 int main(void)
 {
 	struct mu_err err = {0};
 	round_trips();
 	refuses();
+	gone();
 	mutations(200000);
 	if (log_guard_check_library(&err)) {
 		fprintf(stderr, "%s\n", err.text);

@@ -7,6 +7,7 @@
 #include "proto/base/arena.h"
 #include "proto/base/buf.h"
 #include "proto/conf.h"
+#include "proto/keep.h"
 #include "proto/conf_fold.h"
 #include "proto/pb.h"
 
@@ -186,7 +187,8 @@ Test(conf, syntax_and_companions)
 		  !c->has_def_mem_node_mib);
 	cr_assert_str_eq(mu_conf_get(c, "SlurmdDebug", ""), "info");
 	cr_assert_str_eq(mu_conf_get(c, "MailProg", ""), "/bin/a#b");
-	cr_assert_str_eq(mu_conf_get(c, "SchedulerParameters", ""), "a=1,bf_window=x,bf_max_job_array_resv=2,b=2");
+	cr_assert_str_eq(mu_conf_get(c, "SchedulerParameters", ""),
+			 "a=1,bf_window=x,bf_max_job_array_resv=2,b=2");
 	cr_assert_str_eq(mu_conf_get(c, "DefMemPerCPU", ""), "2048");
 	cr_assert_str_eq(mu_conf_get(c, "DefMemPerNode", "unset"), "unset");
 	cr_assert(!mu_conf_on(c, "ConstrainRAMSpace", 1) && mu_conf_on(c, "ConstrainCores", 0) &&
@@ -214,8 +216,8 @@ Test(conf, syntax_and_companions)
 	cr_assert(n1->gres[0]->env == MU_GPU_ENV_NVIDIA && n3->gres[0]->env == MU_GPU_ENV_OPENCL);
 	cr_assert(n3->gres[0]->n_links == 1 && !strcmp(n3->gres[0]->links[0], "-1,4") &&
 		  !n4->gres[0]->has_env);
-	cr_assert(strstr(w.notes, "SchedulerParameters=a=1") && strstr(w.notes, "SchedulerParameters=b=2"), "%s",
-		  w.notes);
+	cr_assert(strstr(w.notes, "SchedulerParameters=a=1") && strstr(w.notes, "SchedulerParameters=b=2"),
+		  "%s", w.notes);
 	cr_assert(strstr(w.notes, "bf_window needs a number") && strstr(w.notes, "above 1 acts as 1"), "%s",
 		  w.notes);
 	cr_assert(strstr(w.notes, "without effect: ") && strstr(w.notes, "SchedulerTimeSlice"), "%s",
@@ -375,6 +377,50 @@ static void check(const struct mu_err *err, int rc, const char *text, const char
 	cr_assert(strstr(err->text, value), "%s: \"%s\" does not name %s", text, err->text, value);
 	cr_assert(strstr(err->text, cure), "%s: \"%s\" does not say %s", text, err->text, cure);
 	cr_assert(!strchr(err->text, '\n') && strlen(err->text) < MU_ERR_TEXT - 1);
+}
+
+Test(conf, keep)
+{
+	static const struct {
+		const char *line, *key, *shown; /* shown NULL: refused */
+		int64_t sec;
+	} row[] = {{"MusterKeepEvents=12months", "MusterKeepEvents", "12months", 365 * 86400},
+		   {"MusterKeepEvents=12", "MusterKeepEvents", "12months", 365 * 86400},
+		   {"MusterKeepJobs=1day", "MusterKeepJobs", "1days", 86400},
+		   {"MusterKeepJobs=36Hours", "MusterKeepJobs", "36hours", 36 * 3600},
+		   {"MusterKeepScripts=30-00:00:00", "MusterKeepScripts", "30-00:00:00", 30 * 86400},
+		   {"MusterKeepScripts=0-00:00:08", "MusterKeepScripts", "00:00:08", 8},
+		   {"MusterKeepScripts=0", "MusterKeepScripts", "0", 0},
+		   {"ReturnToService=1", "MusterKeepEnvironments", "30days", 30 * 86400},
+		   {"BlobRetention=7days", "MusterKeepEnvironments", "7days", 7 * 86400},
+		   {"PurgeJobAfter=24month", "MusterKeepJobs", "24months", 2 * 365 * 86400},
+		   {"PurgeEventAfter=1", "MusterKeepNodes", "1months", 365 * 86400 / 12},
+		   {"PurgeUsageAfter=1", "MusterKeepJobs", "0", 0},
+		   {"MusterKeepJobs=1year", "", NULL, 0},
+		   {"MusterKeepJobs=days", "", NULL, 0},
+		   {"MusterKeepJobs=-1days", "", NULL, 0},
+		   {"PurgeStepAfter=soon", "", NULL, 0}};
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct world w = {.notes = ""};
+		struct mu_arena arena = {0};
+		struct mu_err err = {0};
+		Mu__Config *c;
+		char text[256];
+		snprintf(text, sizeof text,
+			 "ClusterName=c\nSlurmctldHost=h\n%s\nNodeName=n CPUs=1\n"
+			 "PartitionName=p Nodes=n Default=YES\n",
+			 row[i].line);
+		int rc = parse(&w, text, &arena, &c, &err);
+		cr_assert_eq(rc != 0, row[i].shown == NULL, "%s: %s", row[i].line, err.text);
+		if (!rc) {
+			cr_assert_str_eq(mu_conf_get(c, row[i].key, ""), row[i].shown, "%s", row[i].line);
+			cr_assert_str_eq(mu_conf_get(c, "BlobRetention", "none"), "none");
+			for (int tier = 0; tier < MU_KEEP_TIERS; tier++)
+				if (!strcmp(mu_keep_key(tier), row[i].key))
+					cr_assert_eq(mu_keep_sec(c, tier), row[i].sec, "%s", row[i].line);
+		}
+		mu_arena_free(&arena);
+	}
 }
 
 Test(conf, wrong)

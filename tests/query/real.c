@@ -38,20 +38,28 @@ static Mu__Event *event(struct real *r, Mu__Event__KindCase kind, unsigned user)
 	return e;
 }
 
-/* COUNT events as one entry. */
-static void entry(struct real *r, Mu__Event *const *events, size_t count)
+/* BLOB, where it is not empty, and COUNT events as one entry. */
+static void entry_of(struct real *r, struct mu_view blob, Mu__Event *const *events, size_t count)
 {
-	struct view_part *parts = mu_arena_alloc(&r->arena, count * sizeof *parts);
+	struct view_part *parts = mu_arena_alloc(&r->arena, (count + 1) * sizeof *parts);
 	struct mu_buf *bytes = mu_arena_alloc(&r->arena, count * sizeof *bytes);
+	size_t n = 0;
 
+	if (blob.len)
+		parts[n++] = (struct view_part){2, blob};
 	for (size_t i = 0; i < count; i++) {
 		mu_pb_pack(&events[i]->base, &bytes[i]);
-		parts[i] = (struct view_part){1, {bytes[i].data, bytes[i].len}};
+		parts[n++] = (struct view_part){1, {bytes[i].data, bytes[i].len}};
 	}
-	fake_log_add(&r->log, r->now_usec, parts, count);
+	fake_log_add(&r->log, r->now_usec, parts, n);
 	for (size_t i = 0; i < count; i++)
 		mu_buf_free(&bytes[i]);
 	mu_arena_reset(&r->arena);
+}
+
+static void entry(struct real *r, Mu__Event *const *events, size_t count)
+{
+	entry_of(r, (struct mu_view){0}, events, count);
 }
 
 static void one(struct real *r, Mu__Event *e)
@@ -59,7 +67,7 @@ static void one(struct real *r, Mu__Event *e)
 	entry(r, &e, 1);
 }
 
-static void found(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec)
+static void found(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec, const char *lines)
 {
 	char text[1024];
 	struct mu_err err = {0};
@@ -68,8 +76,8 @@ static void found(struct real *r, unsigned nodes, unsigned cpus, unsigned silenc
 		 "ClusterName=view\nSlurmctldHost=c1\nSelectType=select/"
 		 "cons_tres\nSelectTypeParameters=CR_CPU\nMinJobAge=300\nSlurmdTimeout=%u\n"
 		 "NodeName=n[1-%u] CPUs=%u RealMemory=64000\nPartitionName=debug Nodes=ALL Default=YES "
-		 "MaxTime=INFINITE State=UP\n",
-		 silence_sec, nodes, cpus);
+		 "MaxTime=INFINITE State=UP\n%s",
+		 silence_sec, nodes, cpus, lines);
 	Mu__Event *e = event(r, MU__EVENT__KIND_FOUNDED, 0);
 	Mu__Founded *f = e->founded = mu_arena_alloc(&r->arena, sizeof *f);
 	mu__founded__init(f);
@@ -101,11 +109,16 @@ static void found(struct real *r, unsigned nodes, unsigned cpus, unsigned silenc
 	}
 }
 
-void real_open(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec)
+void real_open_with(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec, const char *lines)
 {
 	*r = (struct real){.now_usec = 1700000000000000};
 	fake_log_init(&r->log, 1);
-	found(r, nodes, cpus, silence_sec);
+	found(r, nodes, cpus, silence_sec, lines);
+}
+
+void real_open(struct real *r, unsigned nodes, unsigned cpus, unsigned silence_sec)
+{
+	real_open_with(r, nodes, cpus, silence_sec, "");
 }
 
 void real_close(struct real *r)
@@ -114,35 +127,53 @@ void real_close(struct real *r)
 	mu_arena_free(&r->arena);
 }
 
+static Mu__Event *submission(struct real *r, uint32_t cpus, unsigned user, bool hold)
+{
+	Mu__Event *e = event(r, MU__EVENT__KIND_SUBMITTED, user);
+	Mu__Submitted *s = e->submitted = mu_arena_alloc(&r->arena, sizeof *s);
+	Mu__JobSpec *spec = mu_arena_alloc(&r->arena, sizeof *spec);
+	mu__submitted__init(s);
+	mu__job_spec__init(spec);
+	s->spec = spec;
+	spec->name = mu_arena_printf(&r->arena, "job%u", r->last_job % 7);
+	SET(spec, ntasks, 1);
+	SET(spec, cpus_per_task, cpus);
+	SET(spec, mem_node_mib, 100);
+	SET(spec, time_limit_sec, 3600);
+	SET(spec, batch, 1);
+	SET(spec, requeue, 1);
+	SET(spec, work_dir, ((ProtobufCBinaryData){9, (uint8_t *)"/home/ann"}));
+	SET(spec, command, ((ProtobufCBinaryData){16, (uint8_t *)"/home/ann/job.sh"}));
+	spec->submit_line = "sbatch --ntasks=1 --mem=100 --time=1:00:00 job.sh";
+	SET(spec, hold, hold);
+	SET(s, job_key, ((ProtobufCBinaryData){32, (uint8_t *)"SECRETSECRETSECRETSECRETSECRET!!"}));
+	return e;
+}
+
 void real_submit(struct real *r, unsigned count, uint32_t cpus, unsigned user, bool hold)
 {
 	Mu__Event **events = calloc(count, sizeof *events);
 
 	assert(events);
-	for (unsigned i = 0; i < count; i++) {
-		Mu__Event *e = events[i] = event(r, MU__EVENT__KIND_SUBMITTED, user);
-		Mu__Submitted *s = e->submitted = mu_arena_alloc(&r->arena, sizeof *s);
-		Mu__JobSpec *spec = mu_arena_alloc(&r->arena, sizeof *spec);
-		mu__submitted__init(s);
-		mu__job_spec__init(spec);
-		s->spec = spec;
-		spec->name = mu_arena_printf(&r->arena, "job%u", r->last_job % 7);
-		SET(spec, ntasks, 1);
-		SET(spec, cpus_per_task, cpus);
-		SET(spec, mem_node_mib, 100);
-		SET(spec, time_limit_sec, 3600);
-		SET(spec, batch, 1);
-		SET(spec, requeue, 1);
-		SET(spec, work_dir, ((ProtobufCBinaryData){9, (uint8_t *)"/home/ann"}));
-		SET(spec, command, ((ProtobufCBinaryData){16, (uint8_t *)"/home/ann/job.sh"}));
-		spec->submit_line = "sbatch --ntasks=1 --mem=100 --time=1:00:00 job.sh";
-		SET(spec, hold, hold);
-		SET(s, job_key, ((ProtobufCBinaryData){32, (uint8_t *)"SECRETSECRETSECRETSECRETSECRET!!"}));
-	}
+	for (unsigned i = 0; i < count; i++)
+		events[i] = submission(r, cpus, user, hold);
 	entry(r, events, count);
 	if (!r->log.verdict.code)
 		r->last_job = r->log.verdict.job;
 	free(events);
+}
+
+void real_script(struct real *r, const char *script, bool send)
+{
+	struct mu_view bytes = {(const uint8_t *)script, strlen(script)};
+	Mu__Event *e = submission(r, 1, 1, false);
+	struct mu_hash hash;
+
+	mu_hash_bytes(bytes.data, bytes.len, &hash);
+	SET(e->submitted->spec, script_hash, ((ProtobufCBinaryData){MU_HASH_BYTES, hash.b}));
+	entry_of(r, send ? bytes : (struct mu_view){0}, &e, 1);
+	if (!r->log.verdict.code)
+		r->last_job = r->log.verdict.job;
 }
 
 void real_decide(struct real *r)
