@@ -215,7 +215,7 @@ static bool read_range(const char *text, uint64_t *from, uint64_t *to)
 
 static int log_export(struct cli *c, size_t count, char **words)
 {
-	uint64_t from = 1, to = 0;
+	uint64_t from = 0, to = 0;
 
 	if (count < 1 || count > 2 || (count == 2 && !read_range(words[1], &from, &to))) {
 		cli_error(c, "usage: muster log export FILE [FROM[-TO]]");

@@ -22,6 +22,7 @@ static const char magic[] = "MUSLICE1";
 
 struct slice {
 	uint64_t first, last;
+	bool all; /* from the first entry that there is */
 	struct mu_hash before, chain, told;
 	uint8_t signature[AUTH_SIGN_BYTES];
 };
@@ -74,12 +75,11 @@ static int export_page(struct cli *c, struct slice *s, uint64_t to, FILE *f, boo
 	if (rc)
 		return rc;
 	const Mu__LogReply *log = reply->answer_case == MU__REPLY__ANSWER_LOG ? reply->log : NULL;
-	*ret_more = log && log->n_entry > 0;
-	if (!*ret_more)
-		return 0;
-	if (log->signature.len != AUTH_SIGN_BYTES || log->chain_last.len != MU_HASH_BYTES)
-		return mu_fail(err, MU_EPROTO, "The controller signed nothing");
-	if (log->first > s->last + 1) {
+	if (log && s->all && s->last + 1 == s->first) {
+		s->first = log->first;
+		s->last = log->first - 1;
+	}
+	if (log && log->first > s->last + 1) {
 		char from[32];
 
 		mu_date_print(log->cut ? log->cut->time_usec : 0, &cli_zone, from);
@@ -88,6 +88,11 @@ static int export_page(struct cli *c, struct slice *s, uint64_t to, FILE *f, boo
 		    "Entries before %s are no longer kept; the first that can be exported is @%" PRIu64, from,
 		    log->first);
 	}
+	*ret_more = log && log->n_entry > 0;
+	if (!*ret_more)
+		return 0;
+	if (log->signature.len != AUTH_SIGN_BYTES || log->chain_last.len != MU_HASH_BYTES)
+		return mu_fail(err, MU_EPROTO, "The controller signed nothing");
 	if (s->last + 1 == s->first && log->chain_before.len == MU_HASH_BYTES)
 		memcpy(s->before.b, log->chain_before.data, MU_HASH_BYTES);
 	for (size_t i = 0; i < log->n_entry; i++) {
@@ -104,7 +109,7 @@ static int export_page(struct cli *c, struct slice *s, uint64_t to, FILE *f, boo
 
 int slice_export(struct cli *c, const char *path, uint64_t from, uint64_t to)
 {
-	struct slice s = {.first = from ? from : 1, .last = from ? from - 1 : 0};
+	struct slice s = {.first = from ? from : 1, .last = from ? from - 1 : 0, .all = !from};
 	uint8_t head[HEAD] = {0};
 	struct mu_err err = {0};
 	FILE *f = fopen(path, "wxe");

@@ -90,6 +90,12 @@ static void stamp(struct view *v, rocksdb_writebatch_t *wb, const uint8_t *hash,
 	view__put(v, wb, VIEW_INDEX, due, due_key(due, kind, usec, hash), NULL, 0);
 }
 
+void view__blob_stamp(struct view *v, rocksdb_writebatch_t *wb, struct mu_view key, struct mu_view value)
+{
+	if (key.len == USE_BYTES && value.len == 8)
+		stamp(v, wb, key.data + 1, key.data[1 + MU_HASH_BYTES], (int64_t)mu_get_be64(value.data));
+}
+
 static bool is_list(struct mu_view bytes)
 {
 	return bytes.len >= MU_PIECES_HEAD_BYTES &&

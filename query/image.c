@@ -94,6 +94,12 @@ int view_image_open(struct view *v, struct view_image **ret, uint64_t *ret_pos, 
 	return 0;
 }
 
+struct view *view__image_of(struct view_image *im, const rocksdb_snapshot_t **ret_snapshot)
+{
+	*ret_snapshot = im->snapshot;
+	return im->v;
+}
+
 struct view_image *view_image_close(struct view_image *im)
 {
 	if (!im)
@@ -347,6 +353,65 @@ static int fill_finish(struct view *v, struct mu_err *err)
 	v->fill.tip = (struct view_tip){0};
 	pthread_mutex_unlock(&v->lock);
 	return 0;
+}
+
+/* The rows of ST become those of the history to be filled in, up to TIP. */
+static int fill_rows(struct view *v, rocksdb_writebatch_t *wb, const struct sch_state *st,
+		     const struct view_tip *tip)
+{
+	MU_CLEANUP(collect_done) struct collect c = {0};
+	uint8_t full[VIEW_KEY_MAX], record[VIEW_TIP_BYTES];
+	int code = sch_rows(st, 0, collect_row, &c);
+
+	for (size_t i = 0; i < c.count && code == 0; i++) {
+		full[0] = c.rows[i].key.kind | VIEW_SHADOW;
+		memcpy(full + 1, c.rows[i].key.bytes, c.rows[i].key.len);
+		view__put(v, wb, VIEW_ROWS, full, c.rows[i].key.len + 1u, c.rows[i].row.data,
+			  c.rows[i].row.len);
+	}
+	view__tip_pack(tip, record);
+	view__put(v, wb, VIEW_META, "fill", 4, record, sizeof record);
+	return code;
+}
+
+int view__fill_from(struct view *v, const struct sch_state *st, const struct view_archived *a,
+		    struct mu_view statement, struct mu_err *err)
+{
+	struct view_tip tip = {a->pos, a->time_usec, a->chain, a->digest};
+	rocksdb_writebatch_t *wb = rocksdb_writebatch_create();
+	bool over = a->pos >= v->fill_to.pos;
+	uint64_t base = 0;
+	int code = 0;
+
+	if (v->fill_to.pos == 0 || a->pos <= v->fill.tip.pos || view__ckpt_before(v, a->pos, &base) != a->pos)
+		code = mu_fail(err, MU_EINVAL, "nothing is to be filled in from position %llu on",
+			       (unsigned long long)a->pos);
+	view__cut_batch(v, wb, a, base, statement);
+	view__del(v, wb, VIEW_META, VIEW_STAGED_CUT, sizeof VIEW_STAGED_CUT - 1);
+	view__del(v, wb, VIEW_META, "copy_fill", 9);
+	del_rows(v, wb, VIEW_SHADOW);
+	if (code == 0 && !over)
+		code = fill_rows(v, wb, st, &tip);
+	if (over) {
+		view__del(v, wb, VIEW_META, "fill", 4);
+		view__del(v, wb, VIEW_META, "fill_to", 7);
+	}
+	if (code == 0)
+		code = view__write(v, wb, "taking over a cut", err);
+	rocksdb_writebatch_destroy(wb);
+	if (code)
+		return code;
+	view__ckpt_stop(v, &v->fill);
+	if (over) /* its checkpoints may rest on some that are gone */
+		view__ckpt_stop(v, &v->now);
+	v->fill_state = sch_state_free(v->fill_state);
+	view__cut_set(v, a->pos, a->time_usec);
+	pthread_mutex_lock(&v->lock);
+	v->fill.tip = over ? (struct view_tip){0} : tip;
+	if (over)
+		v->fill_to = (struct view_tip){0};
+	pthread_mutex_unlock(&v->lock);
+	return over ? 0 : view__ckpt_open(v, &v->fill, err);
 }
 
 /* Folds ENTRY's events into the State of the history being filled in and packs the rows that they changed. */

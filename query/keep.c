@@ -36,7 +36,7 @@ uint64_t view__cut_pos(struct view *v)
 	return pos;
 }
 
-static void cut_set(struct view *v, uint64_t pos, int64_t usec)
+void view__cut_set(struct view *v, uint64_t pos, int64_t usec)
 {
 	pthread_mutex_lock(&v->lock);
 	v->cut_pos = pos;
@@ -63,17 +63,30 @@ int view__too_old(struct view *v, struct mu_err *err)
 	    when, mu_keep_key(MU_KEEP_EVENTS), when, (unsigned long long)pos);
 }
 
-int view_cut(struct view *v, struct mu_arena *arena, Mu__Cut **ret, struct mu_err *err)
+int view__cut_parse(struct mu_view bytes, struct mu_arena *arena, Mu__Cut **ret, struct mu_err *err)
 {
-	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
-	int code = view__get(v, NULL, VIEW_META, "cut", 3, &hold, err);
-
-	if (code)
-		return code;
-	*ret = (Mu__Cut *)mu_pb_unpack(&mu__cut__descriptor, hold.data, hold.len, arena);
+	*ret = (Mu__Cut *)mu_pb_unpack(&mu__cut__descriptor, bytes.data, bytes.len, arena);
 	if (!*ret || (*ret)->chain.len != MU_HASH_BYTES || (*ret)->digest.len != MU_HASH_BYTES)
 		return mu_fail(err, MU_ECORRUPT, "the statement of the archive's cut cannot be read");
 	return 0;
+}
+
+int view__cut_read(struct view *v, const rocksdb_snapshot_t *snapshot, struct mu_arena *arena, Mu__Cut **ret,
+		   struct mu_err *err)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	rocksdb_readoptions_t *read = rocksdb_readoptions_create();
+
+	if (snapshot)
+		rocksdb_readoptions_set_snapshot(read, snapshot);
+	int code = view__get(v, read, VIEW_META, "cut", 3, &hold, err);
+	rocksdb_readoptions_destroy(read);
+	return code ? code : view__cut_parse((struct mu_view){hold.data, hold.len}, arena, ret, err);
+}
+
+int view_cut(struct view *v, struct mu_arena *arena, Mu__Cut **ret, struct mu_err *err)
+{
+	return view__cut_read(v, NULL, arena, ret, err);
 }
 
 int view__cut_chain(struct view *v, struct mu_hash *ret, struct mu_err *err)
@@ -111,7 +124,7 @@ int view__keep_open(struct view *v, struct mu_err *err)
 	int code = view_cut(v, &arena, &cut, err);
 
 	if (code == 0)
-		cut_set(v, cut->pos, cut->time_usec);
+		view__cut_set(v, cut->pos, cut->time_usec);
 	for (int i = 0; i < MU_KEEP_TIERS && (code == 0 || code == MU_ENOENT); i++) {
 		mu_buf_reset(&hold);
 		code = view__get(v, NULL, VIEW_META, key, kept_key(key, (enum mu_keep_tier)i), &hold, err);
@@ -198,8 +211,8 @@ static void state_cut(struct keeper *k, const struct view_archived *a, keep_sign
 }
 
 /* All that lies below the entry A, whose own record stays for its chain value, in one batch. */
-static void cut_batch(struct view *v, rocksdb_writebatch_t *wb, const struct view_archived *a, uint64_t base,
-		      struct mu_view statement)
+void view__cut_batch(struct view *v, rocksdb_writebatch_t *wb, const struct view_archived *a, uint64_t base,
+		     struct mu_view statement)
 {
 	uint8_t zero[1] = {0}, entry[8], part[8], from[1] = {'T'}, to[17] = {'T'};
 
@@ -237,17 +250,17 @@ static int cut_at(struct keeper *k, uint64_t pos, uint64_t base, keep_sign sign,
 		return code;
 	state_cut(k, &a, sign, arg, &statement);
 	rocksdb_writebatch_t *wb = rocksdb_writebatch_create();
-	cut_batch(v, wb, &a, base, (struct mu_view){statement.data, statement.len});
+	view__cut_batch(v, wb, &a, base, (struct mu_view){statement.data, statement.len});
 	pthread_mutex_lock(&v->writer);
 	pthread_mutex_lock(&v->lock);
 	uint64_t was = v->cut_pos;
 	int64_t was_usec = v->cut_usec;
 	pthread_mutex_unlock(&v->lock);
 	/* Readers are told before the entries are gone. */
-	cut_set(v, pos, a.time_usec);
+	view__cut_set(v, pos, a.time_usec);
 	code = view__write(v, wb, "cutting the archive", k->err);
 	if (code)
-		cut_set(v, was, was_usec);
+		view__cut_set(v, was, was_usec);
 	pthread_mutex_unlock(&v->writer);
 	rocksdb_writebatch_destroy(wb);
 	if (code == 0)

@@ -36,4 +36,15 @@ int64_t view_keep_shortest_sec(struct view *v);
 /* The statement of the archive's cut, in ARENA: 0, or MU_ENOENT where it was never cut. */
 int view_cut(struct view *v, struct mu_arena *arena, Mu__Cut **ret, struct mu_err *err);
 
+/* What lies below the cut, for one who has less: pages as of view_image_read, of an image of a cut archive.
+ */
+int view_base_read(struct view_image *im, struct mu_buf *cursor, size_t max, struct mu_buf *out,
+		   bool *ret_more, struct mu_err *err);
+/* Takes a page over; shows nowhere yet. 0, MU_EPROTO, ... */
+int view_base_take(struct view *v, struct mu_view page, struct mu_err *err);
+/* After the last page, while history is being filled in and its next entry is to be had nowhere: the archive
+ * begins at that cut now and is filled in from there. 0; MU_ECORRUPT (the State there is not the one in the
+ * statement), MU_EINVAL. By the writer's thread. */
+int view_base_done(struct view *v, struct mu_err *err);
+
 #endif

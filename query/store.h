@@ -148,6 +148,7 @@ struct view_pending {
 	struct mu_map map; /* kind, key -> struct view_pending_row; history under kind VIEW_PENDING_HIST */
 	struct mu_arena arena;
 };
+#define VIEW_STAGED_CUT "staged_cut" /* meta: the statement that base.c is taking over */
 #define VIEW_RECORD_WAITED 0x80000000u /* bit of a record of a job that ended while it waited */
 enum { VIEW_PENDING_HIST = 0xF0 };
 struct view_pending_row {
@@ -273,12 +274,22 @@ int view__cut_chain(struct view *v, struct mu_hash *ret, struct mu_err *err);
 /* MU_ENOENT with the sentence that names the earliest moment that can be asked for. */
 int view__too_old(struct view *v, struct mu_err *err);
 int64_t view__kept_usec(struct view *v, enum mu_keep_tier tier);
+/* A cut's statement as stored (SNAPSHOT may be NULL), checked for what it must have. */
+int view__cut_parse(struct mu_view bytes, struct mu_arena *arena, Mu__Cut **ret, struct mu_err *err);
+int view__cut_read(struct view *v, const rocksdb_snapshot_t *snapshot, struct mu_arena *arena, Mu__Cut **ret,
+		   struct mu_err *err);
+/* Puts the STATEMENT and removes all that lies below the entry A but the checkpoints from the full set at BASE on. */
+void view__cut_batch(struct view *v, rocksdb_writebatch_t *wb, const struct view_archived *a, uint64_t base,
+		     struct mu_view statement);
+void view__cut_set(struct view *v, uint64_t pos, int64_t usec);
 
 /* ---- blob.c ---- */
 bool view__blob_kept(struct view *v, const uint8_t hash[MU_HASH_BYTES]);
 /* A blob came with an entry of USEC; a job that names blobs in its SPEC ended then. */
 void view__blob_came(struct view_batch *b, const struct mu_hash *hash, struct mu_view bytes, int64_t usec);
 void view__blob_used(struct view_batch *b, struct mu_view spec, int64_t usec);
+/* Takes a stamp over: key and value as 'B' of the index. */
+void view__blob_stamp(struct view *v, rocksdb_writebatch_t *wb, struct mu_view key, struct mu_view value);
 /* Lets go of some blobs that nobody needs any more, with the writer's lock held; *RET_MORE: there may be others. */
 int view__blob_sweep(struct view *v, int64_t now_usec, uint64_t *ret_count, bool *ret_more,
 		     struct mu_err *err);
@@ -309,6 +320,11 @@ int view__fold(struct view *v, struct sch_state *st, uint64_t to, struct mu_err 
 
 /* ---- image.c ---- */
 int view__fill_open(struct view *v, struct mu_err *err);
+struct view *view__image_of(struct view_image *im, const rocksdb_snapshot_t **ret_snapshot);
+/* What is being filled in begins with the State ST at the entry A now, whose STATEMENT becomes the archive's; it is over
+ * where A lies behind what was to be filled in. Writer held. */
+int view__fill_from(struct view *v, const struct sch_state *st, const struct view_archived *a,
+		    struct mu_view statement, struct mu_err *err);
 
 /* ---- past.c ---- */
 int view__past_get(struct view *v, uint64_t pos, struct view_past **ret, struct mu_err *err);

@@ -183,7 +183,8 @@ static void on_message(void *arg, uint64_t from, uint16_t kind, struct mu_view b
 		ctl_digest_from_peer(c, from, bytes);
 		return;
 	case CTL_PEER_IMAGE:
-		ctl_image_from_peer(c, bytes, reply);
+	case CTL_PEER_BASE:
+		ctl_image_from_peer(c, bytes, kind == CTL_PEER_BASE, reply);
 		return;
 	case CTL_PEER_ENTRIES:
 		ctl_entries_from_peer(c, bytes, reply);

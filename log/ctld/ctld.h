@@ -53,7 +53,8 @@ enum ctl_peer_kind {
 	CTL_PEER_CLOCK = 4,   /* send: i64 wall usec, u32 level, u64 pos, u8 disk_low, name */
 	CTL_PEER_DIGEST = 5,  /* send: u64 pos, 32 digest, 32 chain */
 	CTL_PEER_IMAGE = 6,   /* call: u64 image id, cursor -> page of rows */
-	CTL_PEER_ENTRIES = 7  /* call: u64 from, u32 max bytes -> raw entries */
+	CTL_PEER_ENTRIES = 7, /* call: u64 from, u32 max bytes -> raw entries */
+	CTL_PEER_BASE = 8     /* call: as IMAGE, of what lies below the archive's cut */
 };
 
 struct ctl;
@@ -216,6 +217,7 @@ struct ctl {
 	struct { uint64_t pos; struct mu_hash digest, chain; } announced[8];
 	struct ctl_install *install;
 	struct ctl_backfill *backfill;
+	struct ctl_base *base;
 	struct ctl_keep *keep;
 	struct ctl_follow *follow; /* this is a follower (follow.h): no replica, no State */
 	uint64_t replica_id;
@@ -312,9 +314,13 @@ size_t ctl_project_bytes(const struct ctl *c);
 void ctl_snapshot_due(void *arg);
 void ctl_snapshot_install(void *arg, const struct log_pointer *pointer, uint64_t from);
 int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer);
-void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
+void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, bool base, struct log_reply_to *reply);
 void ctl_entries_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
 void ctl_backfill_housekeeping(struct ctl *c);
+void ctl_backfill_resume(struct ctl *c, int64_t msec); /* asks again, so long from now */
+
+/* ---- base.c ---- */
+void ctl_base_fetch(struct ctl *c, uint64_t from); /* from that controller; then ctl_backfill_resume */
 
 /* ---- keep.c: letting history go, on a reader thread ---- */
 void ctl_keep_housekeeping(struct ctl *c);

@@ -11,6 +11,7 @@
 #include "log/ctld/nodekeys.h"
 #include "log/diag.h"
 #include "proto/base/map.h"
+#include "query/keep.h"
 
 enum { IMAGE_PAGE = 512 * 1024, IMAGES_OPEN = 4, IMAGE_HEAD = 8 + 8 + 32 + 1 + 4, CURSOR_MAX = 1024 };
 enum { IMAGE_IDLE_MSEC = 30000, CALL_MSEC = 10000, BACKFILL_PAGE = 1 << 20, ENTRY_HEAD = 44 };
@@ -62,6 +63,7 @@ static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct page_ask {
 	struct log_reply_to *reply;
+	bool base; /* what lies below the archive's cut instead of the present rows */
 	uint64_t image;
 	struct mu_buf cursor, out;
 };
@@ -123,8 +125,13 @@ static void image_page(struct ctl *c, void *arg)
 	struct mu_err err = {0};
 	uint8_t head[IMAGE_HEAD];
 	bool more = false;
+	int code = MU_EBUSY;
 
-	if (im && !view_image_read(im->image, &ask->cursor, IMAGE_PAGE, &rows, &more, &err)) {
+	if (im && ask->base)
+		code = view_base_read(im->image, &ask->cursor, IMAGE_PAGE, &rows, &more, &err);
+	else if (im)
+		code = view_image_read(im->image, &ask->cursor, IMAGE_PAGE, &rows, &more, &err);
+	if (!code) {
 		mu_put_be64(head, im->id);
 		mu_put_be64(head + 8, im->pos);
 		memcpy(head + 16, im->chain.b, 32);
@@ -145,7 +152,7 @@ static void image_page(struct ctl *c, void *arg)
 	ctl_post(c, image_page_done, ask);
 }
 
-void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply)
+void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, bool base, struct log_reply_to *reply)
 {
 	struct page_ask *ask;
 
@@ -157,6 +164,7 @@ void ctl_image_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_t
 	if (!ask)
 		abort();
 	ask->reply = reply;
+	ask->base = base;
 	ask->image = mu_get_be64(bytes.data);
 	mu_buf_add(&ask->cursor, bytes.data + 8, bytes.len - 8);
 	ctl_read_task(c, image_page, ask);
@@ -325,9 +333,16 @@ int ctl_snapshot_restore(void *arg, const struct log_pointer *pointer)
 /* ---- the archive below ---- */
 struct ctl_backfill {
 	bool busy;
+	uint64_t from;
 	struct mu_buf page;
 	int64_t again_msec;
 };
+
+void ctl_backfill_resume(struct ctl *c, int64_t msec)
+{
+	c->backfill->busy = false;
+	c->backfill->again_msec = ctl_mono_msec() + msec;
+}
 
 static void backfill_work(struct ctl *c, void *arg)
 {
@@ -372,6 +387,10 @@ static void on_entries(void *arg, int code, struct mu_view bytes)
 		b->again_msec = ctl_mono_msec() + 1000;
 		return;
 	}
+	if (bytes.len == 8) { /* the peer let go of what comes next, and says up to where */
+		ctl_base_fetch(c, b->from);
+		return;
+	}
 	mu_buf_reset(&b->page);
 	mu_buf_add(&b->page, bytes.data, bytes.len);
 	ctl_project_work(c, backfill_work, backfill_worked, b);
@@ -408,13 +427,14 @@ void ctl_backfill_housekeeping(struct ctl *c)
 		return;
 	b->again_msec = 0;
 	b->busy = true;
+	b->from = from;
 	mu_put_be64(ask, next);
 	mu_put_be32(ask + 8, BACKFILL_PAGE);
 	if (log_replica_call(c->replica, from, CTL_PEER_ENTRIES, (struct mu_view){ask, sizeof ask}, CALL_MSEC, on_entries, c))
 		on_entries(c, MU_ECONNECT, (struct mu_view){NULL, 0});
 }
 
-/* Page of entries: per entry u64 pos, 32 chain, u32 length, raw. */
+/* Page of entries: per entry u64 pos, 32 chain, u32 length, raw. Where the first is no longer kept: u64, the last that is not. */
 struct entries_ask {
 	struct log_reply_to *reply;
 	uint64_t from;
@@ -436,8 +456,12 @@ static void entries_page(struct ctl *c, void *arg)
 {
 	struct entries_ask *ask = arg;
 	struct mu_err err = {0};
+	struct view_stats stats;
 
-	for (uint64_t pos = ask->from; ask->out.len < ask->max; pos++) {
+	view_stats(c->view, &stats);
+	if (ask->from <= stats.cut_pos)
+		mu_put_be64(mu_buf_grow(&ask->out, 8), stats.cut_pos);
+	for (uint64_t pos = ask->from; pos > stats.cut_pos && ask->out.len < ask->max; pos++) {
 		MU_CLEANUP(mu_buf_free) struct mu_buf raw = {0};
 		struct mu_hash chain;
 		uint8_t head[ENTRY_HEAD];
