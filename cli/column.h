@@ -70,7 +70,8 @@ void cli_job_reason(const Mu__JobRow *job, bool full, struct mu_buf *out);
 void cli_job_tres(const Mu__JobRow *job, bool held, bool by_name, struct mu_buf *out);
 const char *cli_job_hint(const Mu__JobSpec *s,
 			 const char *name); /* an option that was kept; NULL: not given */
-const char *cli_job_oversubscribe(const Mu__JobSpec *s);
+/* "YES": it asked to share CPUs, or does. */
+const char *cli_job_oversubscribe(const Mu__JobRow *job);
 void cli_gres_text(Mu__GresAsk *const *gres, size_t count, const char *prefix, struct mu_buf *out);
 /* "gpu:a100:2(S:0-1)" of a node; "" when there is none. */
 void cli_node_gres(const Mu__NodeRow *n, struct mu_buf *out);

@@ -715,14 +715,18 @@ GET(network)
 	mu_buf_str(out, "(null)");
 }
 
-const char *cli_job_oversubscribe(const Mu__JobSpec *s)
+const char *cli_job_oversubscribe(const Mu__JobRow *job)
 {
+	const Mu__JobSpec *s = cli_job_spec(job);
+	for (size_t i = 0; i < job->n_alloc; i++)
+		if (job->alloc[i]->share && *job->alloc[i]->share)
+			return "YES";
 	return s->exclusive ? "NO" : s->exclusive_user ? "USER" : s->oversubscribe ? "YES" : "OK";
 }
 
 GET(oversubscribe)
 {
-	mu_buf_str(out, cli_job_oversubscribe(SPEC));
+	mu_buf_str(out, cli_job_oversubscribe(c->job));
 }
 
 GET(partition)

@@ -259,7 +259,7 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		mu_buf_printf(o, "Reservation=%s", reservation);
 	}
 	line(r);
-	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=%s", cli_job_oversubscribe(s),
+	mu_buf_printf(o, "OverSubscribe=%s Contiguous=%d Licenses=%s Network=%s", cli_job_oversubscribe(j),
 		      s->contiguous, or_null(s->licenses), or_null(cli_job_hint(s, "network")));
 	line(r);
 	mu_buf_str(o, "Command=");

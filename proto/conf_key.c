@@ -570,6 +570,13 @@ static int check_preempt(struct conf *c)
 	if (!strcasestr(type, "preempt/") && strcasecmp(conf__value(c, "PreemptMode"), "OFF"))
 		conf__note(c, "PreemptMode",
 			   "nobody preempts without PreemptType=preempt/partition_prio or preempt/qos");
+	for (size_t i = 0; i < c->config->n_partition && strcasestr(conf__value(c, "PreemptMode"), "GANG");
+	     i++) {
+		const char *over = c->config->partition[i]->oversubscribe;
+		if (over && strchr(over, ':') && strcmp(strchr(over, ':'), ":1"))
+			conf__note(c, "PreemptMode",
+				   "jobs that share CPUs run at the same time: GANG makes none take turns");
+	}
 	for (const char *p = strcmp(text, "(null)") ? text : ""; *p; p += n + (p[n] == ',')) {
 		size_t i = 0, all = sizeof(known) / sizeof(known[0]);
 		n = strcspn(p, ",");

@@ -582,7 +582,6 @@ static int oversubscribe(struct conf *c, const char *value, Mu__PartitionConf *p
 		    "OverSubscribe is \"%.80s\", but must be NO, EXCLUSIVE, YES[:COUNT] or FORCE[:COUNT]",
 		    value);
 	part->oversubscribe = mu_arena_printf(c->arena, "%s:%lld", len == 3 ? "YES" : "FORCE", (long long)n);
-	conf__note(c, "OverSubscribe", "jobs do not share CPUs: YES and FORCE are kept and shown, and act as NO");
 	return 0;
 }
 

@@ -25,6 +25,7 @@
 #define SCH_GRES_PER_NODE 64u
 /* Of at most so many devices the best are chosen: its cube is the work. A card has no more than 7 parts. */
 #define SCH_UNITS_CHOICE 32u
+#define SCH_SHARE_TRIES 4u /* loads of CPUs that are tried one by one, from none on */
 #define SCH_CPUS_PER_NODE 65536u
 
 /* Switches of a topology, and how many may stand one above the other. */

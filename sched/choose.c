@@ -567,9 +567,9 @@ static void prefer(struct search *c, struct mu_bits *some)
 	c->candidates = some;
 }
 
-uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
-		     const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
-		     uint64_t *steps, struct sch_pick *ret)
+static uint32_t choose(const struct sch_need *need, const struct sch_overlay *o,
+		       const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
+		       uint64_t *steps, struct sch_pick *ret)
 {
 	const struct sch_shape *s = need->shape;
 	uint32_t choices = s->features ? s->feature_kind.choices : 0, each = choices ? choices : 1, count = 0;
@@ -596,6 +596,23 @@ uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
 		mu_bits_free(&some);
 	}
 	return count;
+}
+
+/* Who shares goes where it has its CPUs alone, on whichever nodes, else where the fewest are that it shares
+ * with: one by one up to so many. */
+uint32_t sch__choose(const struct sch_need *need, const struct sch_overlay *o,
+		     const struct mu_bits *candidates, const struct mu_bits *required, uint32_t *hint,
+		     uint64_t *steps, struct sch_pick *ret)
+{
+	uint32_t count = choose(need, o, candidates, required, hint, steps, ret), fewer = 0;
+	struct sch_need alone = *need;
+	if (!count || need->share_full <= 1)
+		return count;
+	for (uint32_t n = 1; n < need->share && n <= SCH_SHARE_TRIES && !fewer; n++) {
+		alone.share = n;
+		fewer = choose(&alone, o, candidates, required, NULL, steps, ret);
+	}
+	return fewer ? fewer : choose(need, o, candidates, required, NULL, steps, ret);
 }
 
 /* Where sums over kinds of nodes do not tell: neighbours, and kinds that are counted. */

@@ -53,7 +53,7 @@ void sch__node_index(struct sch_state *st, struct sch_node *n)
 		mu_bits_set(&st->usable, n->rank);
 	else
 		mu_bits_clear(&st->usable, n->rank);
-	if (n->usable && !n->room.exclusive && n->room.cpus < n->row->cpus)
+	if (n->usable && !sch__room_full(&n->room, n))
 		mu_bits_set(&st->open, n->rank);
 	else
 		mu_bits_clear(&st->open, n->rank);

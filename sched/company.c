@@ -102,6 +102,8 @@ bool sch__welcome(const struct sch_need *need, const struct sch_company *c)
 struct sch_pick sch__fit_in(const struct sch_need *need, const struct sch_overlay *o, struct sch_node *n)
 {
 	struct sch_company c;
+	if (o->line)
+		sch__share_look(o->line, need);
 	if (!need->careful)
 		return sch__fit(need, n, sch__overlay_see(o, n));
 	sch__company(need, o, n, &c);

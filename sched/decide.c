@@ -152,7 +152,7 @@ void sch__pass_take(struct sch_pass *p, const struct sch_attempt *a, const struc
 		struct sch_room *room = sch__overlay_own(&p->overlay, n, p->arena);
 		Mu__AllocNode *row = s->alloc[i];
 		sch__room_take_row(room, n, row, a->need.exclusive);
-		if (room->exclusive || room->cpus >= n->row->cpus)
+		if (sch__room_full(room, n))
 			mu_bits_clear(&p->avail, n->rank);
 		SCH_SET(row, tasks,
 			row->tasks < tasks ? row->tasks

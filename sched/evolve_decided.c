@@ -79,6 +79,12 @@ static const struct sch_room *room_of(const struct begins *g, const struct sch_n
 	return g->several ? sch__overlay_see(&g->rooms, n) : &n->room;
 }
 
+/* It may have its CPUs alone whatever its partition says: so it was decided before that said it. */
+static bool shares_right(const struct begin *b, const struct sch_alloc *a)
+{
+	return !a->share || (b->need.share_full > 1 && strcmp(a->share, b->p->row->conf->name) == 0);
+}
+
 static bool fits(const struct begins *g, const struct begin *b)
 {
 	struct mu_bits seen = {0};
@@ -87,8 +93,8 @@ static bool fits(const struct begins *g, const struct begin *b)
 		const struct sch_alloc *a = &b->a[i];
 		const struct sch_room *r = room_of(g, a->node);
 		ok = a->node->usable && !mu_bits_test(&seen, a->node->rank) && mu_bits_count(&a->cpu) > 0 &&
-		     mu_bits_count(&a->cpu) == a->cpus && (!b->need.exclusive || !r->jobs) &&
-		     sch__room_fits(g->ev->st, r, a->node, a);
+		     mu_bits_count(&a->cpu) == a->cpus && shares_right(b, a) &&
+		     (!b->need.exclusive || !r->jobs) && sch__room_fits(g->ev->st, r, a->node, a);
 		mu_bits_set(&seen, a->node->rank);
 	}
 	mu_bits_free(&seen);
@@ -285,7 +291,7 @@ static void resume(struct sch_ev *ev, uint32_t id)
 {
 	struct sch_job *j = mu_map_get_u64(&ev->st->stopped, id);
 	const struct sch_alloc *busy;
-	if (!j || !sch__job_can_resume(j, &busy))
+	if (!j || !sch__job_can_resume(ev->st, j, &busy))
 		return;
 	sch__touch(ev->st, &j->rec);
 	sch__job_resume(ev, j);

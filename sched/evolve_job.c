@@ -517,7 +517,7 @@ static int check_suspend(struct sch_ev *ev, struct sch_job *j, struct mu_err *er
 		return j->state == JOB_SUSPENDED ? sch__refuse(err, MU_ESUSPENDED) : 0;
 	if (j->state != JOB_SUSPENDED)
 		return sch__refuse(err, MU_ENOTSUSPENDED);
-	if (!sch__job_can_resume(j, &busy))
+	if (!sch__job_can_resume(ev->st, j, &busy))
 		return mu_fail(err, MU_ENODEBUSY, "%s: CPUs of job %u on %s are in use",
 			       mu_strerror(MU_ENODEBUSY), j->id, busy->name->text);
 	return 0;

@@ -211,7 +211,7 @@ static int take_holds(struct sch_state *st, struct sch_job *j, struct sch_alloc 
 		/* Attempts of one job may differ in it. */
 		j->exclusive = a[i].parked ? a[i].parked == 2 : a[i].node->row->exclusive;
 		/* Of memory a node may have less by now than its jobs were given. */
-		if (!sch__room_apart(&a[i].node->room, a[i].node, &a[i]))
+		if (!sch__room_apart(&a[i].node->room, a[i].node, &a[i], UINT32_MAX))
 			return MU_ECORRUPT;
 		sch__hold_add(st, j, &a[i]);
 	}

@@ -380,11 +380,12 @@ static bool room_again(struct sch_pass *p, const struct sch_job *j)
 		const struct sch_alloc *a = &j->run->alloc[i];
 		if (a->released || a->lost)
 			continue;
-		if (!sch__room_parks(sch__overlay_see(&p->overlay, a->node), a))
+		if (!sch__room_parks(p->st, sch__overlay_see(&p->overlay, a->node), a))
 			return false;
 		if (!p->line || !p->line->span_count)
 			continue;
 		sch__pass_look_as(p, j);
+		sch__share_look_held(p->line, a);
 		p->line->above_only = true; /* Plans behind its place did not count on it. */
 		const struct sch_room *r = sch__line_room(p->line, a->node, now, now + left);
 		if (r->exclusive || r->cpus + mu_bits_count(&a->cpu) > a->node->row->cpus ||
@@ -405,7 +406,7 @@ static void go_on(struct sch_pass *p, struct sch_job *j)
 			continue;
 		struct sch_room *room = sch__overlay_own(&p->overlay, a->node, p->arena);
 		sch__room_unpark(room, a->node, a, a->parked == 2);
-		if (room->exclusive || room->cpus >= a->node->row->cpus)
+		if (sch__room_full(room, a->node))
 			mu_bits_clear(&p->avail, a->node->rank);
 		if (p->line)
 			sch__line_ends(p->line, a->node, j, part, sch__alloc_row(a, p->arena), a->parked == 2,

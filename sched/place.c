@@ -47,8 +47,9 @@ void sch__need(const struct sch_state *st, const struct sch_shape *shape, const 
 				 .part = p,
 				 .cpu_cap = c->max_cpus_node ? c->max_cpus_node : UINT32_MAX};
 	ret->careful = c->max_cpus_node || sch__personal(st);
-	ret->exclusive =
-	    shape->exclusive || (c->oversubscribe && strcasecmp(c->oversubscribe, "EXCLUSIVE") == 0);
+	ret->share = ret->share_full = sch__share_most(p, shape);
+	ret->exclusive = (shape->exclusive && ret->share == 1) ||
+			 (c->oversubscribe && strcasecmp(c->oversubscribe, "EXCLUSIVE") == 0);
 	ret->tasks_per_core = shape->tasks_per_core ? shape->tasks_per_core : st->config.one_task_per_core;
 	sch__part_mem(st, p, shape->mem_kind, shape->mem_mib, &ret->mem_kind, &ret->mem_mib);
 	need_gpus(st, p, ret);
@@ -281,21 +282,33 @@ static void near_cpus(const struct sch_node *n, const Mu__AllocNode *row, struct
 	}
 }
 
-static void cut_cpus(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
-		     const struct mu_bits *near, struct mu_bits *ret)
+/* Up to UNITS more of those that no more than LOAD jobs like it have. Returns how many are left to find. */
+static uint64_t cut_loaded(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+			   const struct mu_bits *near, uint32_t load, uint64_t units, struct mu_bits *ret)
 {
 	const struct sch_node *n = pick->node;
 	uint32_t step = step_of(need, n);
-	uint64_t units = units_of(need, pick);
 	bool first = mu_bits_next(near, 0) != UINT32_MAX && !need->shape->anywhere;
 	for (int pass = first ? 0 : 1; pass < (first && need->near ? 1 : 2); pass++)
 		for (uint32_t b = 0; b + step <= n->row->cpus && units; b += step) {
 			bool free = (pass == 1 || mu_bits_test(near, b)) && !mu_bits_test(ret, b) &&
-				    block_free(need, n, r, b, step);
+				    block_free(need, n, r, b, step) &&
+				    sch__share_load(need, r, b, step) <= load;
 			for (uint32_t t = 0; free && t < step; t++)
 				mu_bits_set(ret, b + t);
 			units -= free;
 		}
+	return units;
+}
+
+static void cut_cpus(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+		     const struct mu_bits *near, struct mu_bits *ret)
+{
+	const struct sch_stack *s =
+	    need->share > 1 && r->stack ? sch__stack_of(r, need->part->row->conf->name) : NULL;
+	uint64_t units = units_of(need, pick);
+	for (uint32_t load = 0; load <= (s ? s->levels : 0) && units; load++)
+		units = cut_loaded(need, pick, r, near, load, units, ret);
 }
 
 static Mu__GresGot *cut_entry(const struct sch_node *n, const struct sch_room *r, size_t entry,
@@ -450,12 +463,13 @@ void sch__use(const struct sch_need *need, const struct sch_pick *pick, const st
 	ret->cores = (ret->cpus + tpc - 1) / tpc;
 	ret->mem_mib = mem_of(need, pick, ret->cpus);
 	ret->exclusive = need->exclusive;
+	ret->share = need->share_full > 1 ? need->part->row->conf->name : NULL;
 	ret->gres = mu_arena_alloc(arena, (n->row->n_gres + 1) * sizeof(ret->gres[0]));
 	share_gres(need, pick, r, ret->gres);
 }
 
-Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
-			struct mu_arena *arena)
+static Mu__AllocNode *cut(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+			  struct mu_arena *arena)
 {
 	Mu__AllocNode *row = mu_arena_alloc(arena, sizeof(*row));
 	struct mu_bits cpu = {0}, near = {0};
@@ -470,19 +484,37 @@ Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick
 	SCH_SET(row, cpus, mu_bits_count(&cpu));
 	SCH_SET(row, tasks, pick->tasks);
 	SCH_SET(row, mem_mib, mem_of(need, pick, row->cpus));
+	if (need->share_full > 1)
+		row->share = need->part->row->conf->name;
 	mu_bits_free(&cpu);
 	mu_bits_free(&near);
 	return row;
 }
 
+Mu__AllocNode *sch__cut(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,
+			struct mu_arena *arena)
+{
+	struct sch_room seen;
+	if (!sch__share_see(need, pick->node, r, &seen))
+		return cut(need, pick, r, arena);
+	Mu__AllocNode *row = cut(need, pick, &seen, arena);
+	sch__share_unsee(&seen);
+	return row;
+}
+
 /* ---- how much ---- */
+
+static const struct sch_room *room_now(const struct sch_overlay *o, const struct sch_node *n)
+{
+	const struct sch_overlay *rooms = o->line ? o->line->rooms : o;
+	return rooms->room[n->rank] ? rooms->room[n->rank] : &n->room;
+}
 
 /* Running jobs that are gone by then give back; plans only take, so that without them it is at least as much.
  */
 static void taken_at(const struct sch_overlay *o, const struct sch_node *n, struct sch_room *ret)
 {
-	const struct sch_overlay *rooms = o->line ? o->line->rooms : o;
-	const struct sch_room *now = rooms->room[n->rank] ? rooms->room[n->rank] : &n->room;
+	const struct sch_room *now = room_now(o, n);
 	const struct sch_line_end *e = o->line ? o->line->ends[n->rank] : NULL;
 	ret->cpus = now->cpus;
 	ret->cores = now->cores;
@@ -498,7 +530,7 @@ bool sch__cpus_reach(const struct sch_need *need, const struct sch_overlay *o, c
 		     uint32_t tasks)
 {
 	struct sch_room taken = {0};
-	if (need->by_socket || need->shape->overcommit)
+	if (need->by_socket || need->shape->overcommit || room_now(o, n)->stack)
 		return true;
 	taken_at(o, n, &taken);
 	return all_cpus_free(need, n, &taken) / task_cpus(need) >= tasks;
@@ -513,7 +545,7 @@ static bool devices_held(const struct sch_node *n, const struct sch_room *r)
 	return false;
 }
 
-struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
+static struct sch_pick fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
 {
 	const struct sch_shape *s = need->shape;
 	struct sch_pick p = {.node = n};
@@ -548,6 +580,16 @@ struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const 
 		keep_near(need, r, &p);
 	if (!p.tasks || (s->job_gpus && !p.gpus))
 		p.tasks = p.gpus = 0;
+	return p;
+}
+
+struct sch_pick sch__fit(const struct sch_need *need, struct sch_node *n, const struct sch_room *r)
+{
+	struct sch_room seen;
+	if (!sch__share_see(need, n, r, &seen))
+		return fit(need, n, r);
+	struct sch_pick p = fit(need, n, &seen);
+	sch__share_unsee(&seen);
 	return p;
 }
 

@@ -172,7 +172,7 @@ uint32_t sch__plan_picks(const struct sch_state *st, const struct sch_job *j, st
 static bool same_but_node(const Mu__AllocNode *a, const Mu__AllocNode *b)
 {
 	if (a->cpus != b->cpus || a->mem_mib != b->mem_mib || a->tasks != b->tasks ||
-	    a->n_gres != b->n_gres || strcmp(a->cpu_list, b->cpu_list) != 0)
+	    a->n_gres != b->n_gres || !sch__same(a->share, b->share) || strcmp(a->cpu_list, b->cpu_list) != 0)
 		return false;
 	for (size_t i = 0; i < a->n_gres; i++) {
 		const Mu__GresGot *x = a->gres[i], *y = b->gres[i];

@@ -46,7 +46,8 @@ void sch__preempt_exempts_end(struct sch_ev *ev);	     /* those whose exemption 
 
 /* room.c: CPUs of a job that stands still. */
 void sch__room_park(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
-bool sch__room_parks(const struct sch_room *r, const struct sch_alloc *a); /* its CPUs are there again */
+/* Its CPUs are there again. */
+bool sch__room_parks(const struct sch_state *st, const struct sch_room *r, const struct sch_alloc *a);
 void sch__room_unpark(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a,
 		      bool exclusive);
 /* queue.c */
@@ -54,7 +55,8 @@ void sch__exempt_out(struct sch_state *st, struct sch_job *j);
 /* suspend.c */
 void sch__job_suspend(struct sch_ev *ev, struct sch_job *j);
 /* The job that holds CPUs of the suspended J now; 0: none, it can go on. */
-bool sch__job_can_resume(const struct sch_job *j, const struct sch_alloc **ret_busy);
+bool sch__job_can_resume(const struct sch_state *st, const struct sch_job *j,
+			 const struct sch_alloc **ret_busy);
 void sch__job_resume(struct sch_ev *ev, struct sch_job *j);
 void sch__job_set_state(struct sch_state *st, struct sch_job *j, uint32_t state); /* evolve_attempt.c */
 

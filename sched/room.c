@@ -27,6 +27,8 @@ void sch__room_free(struct sch_room *r, const struct sch_node *n)
 	for (size_t i = 0; r->gres && i < n->row->n_gres; i++)
 		mu_bits_free(&r->gres[i].used);
 	free(r->gres);
+	sch__stacks_free(r);
+	mu_bits_free(&r->veil);
 	mu_bits_free(&r->cpu);
 	memset(r, 0, sizeof(*r));
 }
@@ -35,6 +37,7 @@ void sch__room_copy(struct sch_room *dst, const struct sch_room *src, const stru
 {
 	sch__room_init(dst, n);
 	mu_bits_copy(&dst->cpu, &src->cpu);
+	sch__stacks_copy(dst, src);
 	dst->cpus = src->cpus;
 	dst->cores = src->cores;
 	dst->jobs = src->jobs;
@@ -54,6 +57,12 @@ static uint32_t busy_cores(const struct mu_bits *cpu, uint32_t tpc)
 	for (uint32_t b = mu_bits_next(cpu, 0); b != UINT32_MAX; b = mu_bits_next(cpu, (b / tpc + 1) * tpc))
 		cores++;
 	return cores;
+}
+
+/* Nothing of it is left for anybody; CPUs that are shared may go on to be. */
+bool sch__room_full(const struct sch_room *r, const struct sch_node *n)
+{
+	return r->exclusive || (r->cpus >= n->row->cpus && !r->stack);
 }
 
 /* After bits of R->cpu changed by hand. */
@@ -77,13 +86,14 @@ static bool gres_fits(const struct sch_room *r, const struct sch_node *n, const 
 	return true;
 }
 
-bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a)
+bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a,
+		     uint32_t most)
 {
 	uint32_t last = UINT32_MAX;
 	for (uint32_t b = mu_bits_next(&a->cpu, 0); b != UINT32_MAX; b = mu_bits_next(&a->cpu, b + 1))
 		last = b;
 	if ((last != UINT32_MAX && last >= n->row->cpus) ||
-	    (!a->parked && (r->exclusive || mu_bits_intersects(&r->cpu, &a->cpu))))
+	    (!a->parked && (r->exclusive || sch__share_clash(r, a, most))))
 		return false;
 	for (uint32_t i = 0; i < a->got_count; i++)
 		if (!gres_fits(r, n, &a->got[i]))
@@ -94,8 +104,9 @@ bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const s
 bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
 		    const struct sch_alloc *a)
 {
+	uint32_t most = a->share ? sch__share_most_in(st, a->share) : 1;
 	return (!st->config.memory || r->mem_mib + a->mem_mib <= n->row->real_memory_mib) &&
-	       sch__room_apart(r, n, a);
+	       sch__room_apart(r, n, a, most);
 }
 
 /* Which of the node's entries the devices of ROW belong to. */
@@ -113,22 +124,26 @@ uint32_t sch__gres_entry(const struct sch_node *n, const Mu__GresGot *row)
 
 static void take_cpus(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
 {
-	assert(!mu_bits_intersects(&r->cpu, &a->cpu));
-	mu_bits_or(&r->cpu, &a->cpu);
-	r->cpus += mu_bits_count(&a->cpu);
-	r->cores = busy_cores(&r->cpu, sch__tpc(n));
+	assert(!sch__share_clash(r, a, UINT32_MAX));
+	if (a->share)
+		sch__stack_take(r, a->share, &a->cpu);
+	else
+		mu_bits_or(&r->cpu, &a->cpu);
+	sch__room_recount(r, n);
 	r->jobs++;
 	r->exclusive = exclusive;
 }
 
 static void give_cpus(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
 {
-	uint32_t count = mu_bits_count(&a->cpu);
+	uint32_t count = mu_bits_count(&a->cpu), before = r->cpus;
 	assert(r->cpus >= count && r->jobs > 0);
-	mu_bits_andnot(&r->cpu, &a->cpu);
-	r->cpus -= count;
-	assert(mu_bits_count(&r->cpu) == r->cpus);
-	r->cores = busy_cores(&r->cpu, sch__tpc(n));
+	if (a->share)
+		sch__stack_give(r, a->share, &a->cpu);
+	else
+		mu_bits_andnot(&r->cpu, &a->cpu);
+	sch__room_recount(r, n);
+	assert(a->share || r->cpus + count == before);
 	r->jobs--;
 	if (exclusive)
 		r->exclusive = false;
@@ -142,9 +157,10 @@ void sch__room_park(struct sch_room *r, const struct sch_node *n, const struct s
 	give_cpus(r, n, a, exclusive);
 }
 
-bool sch__room_parks(const struct sch_room *r, const struct sch_alloc *a)
+bool sch__room_parks(const struct sch_state *st, const struct sch_room *r, const struct sch_alloc *a)
 {
-	return !r->exclusive && !mu_bits_intersects(&r->cpu, &a->cpu) && !(a->parked == 2 && r->jobs);
+	uint32_t most = a->share ? sch__share_most_in(st, a->share) : 1;
+	return !r->exclusive && !sch__share_clash(r, a, most) && !(a->parked == 2 && r->jobs);
 }
 
 void sch__room_unpark(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive)
@@ -191,7 +207,10 @@ void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct s
 static void open_row(const struct sch_node *n, const Mu__AllocNode *row, struct sch_got *got,
 		     struct sch_alloc *ret)
 {
-	*ret = (struct sch_alloc){.mem_mib = row->mem_mib, .got = got, .got_count = (uint32_t)row->n_gres};
+	*ret = (struct sch_alloc){.mem_mib = row->mem_mib,
+				  .got = got,
+				  .got_count = (uint32_t)row->n_gres,
+				  .share = row->share && *row->share ? row->share : NULL};
 	int rc = mu_bits_parse(&ret->cpu, row->cpu_list, SCH_CPUS_PER_NODE - 1);
 	assert(rc == 0);
 	for (size_t i = 0; i < row->n_gres; i++) {
@@ -311,6 +330,8 @@ int sch__alloc_from_row(struct sch_state *st, const Mu__AllocNode *row, const ch
 	ret->released = row->released;
 	ret->lost = row->lost;
 	ret->parked = (uint8_t)(row->parked > 2 ? 0 : row->parked);
+	ret->share_name = sch__str(st, row->share);
+	ret->share = sch__text(ret->share_name);
 	ret->node = row->released ? NULL : sch__node(st, name);
 	if (!row->released && !ret->node)
 		return MU_EPROTO;

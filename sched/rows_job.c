@@ -36,6 +36,7 @@ Mu__AllocNode *sch__alloc_row(const struct sch_alloc *a, struct mu_arena *arena)
 	SCH_SET(row, lost, a->lost);
 	SCH_SET(row, parked, a->parked);
 	SCH_SET(row, attempt, a->attempt);
+	row->share = (char *)a->share;
 	row->n_gres = a->got_count;
 	row->gres = mu_arena_alloc(arena, (a->got_count + 1) * sizeof(row->gres[0]));
 	for (uint32_t i = 0; i < a->got_count; i++)
@@ -200,6 +201,7 @@ void sch__alloc_clear(struct sch_state *st, struct sch_alloc *a)
 	sch__free(st, a->got, a->got_count * sizeof(a->got[0]));
 	mu_bits_free(&a->cpu);
 	sch__str_drop(st, &a->name);
+	sch__str_drop(st, &a->share_name);
 	memset(a, 0, sizeof(*a));
 }
 

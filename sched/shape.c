@@ -23,6 +23,7 @@ static void canonical(const Mu__JobSpec *spec, const struct sch_want *want, Mu__
 	SCH_SET(ret, tmp_mib, spec->tmp_mib);
 	SCH_SET(ret, exclusive, want->exclusive);
 	SCH_SET(ret, overcommit, spec->overcommit);
+	SCH_SET(ret, oversubscribe, spec->oversubscribe);
 	if (want->mem_kind == SCH_MEM_NODE) {
 		ret->has_mem_node_mib = true;
 		ret->mem_node_mib = want->mem_mib;
@@ -83,6 +84,7 @@ void sch__shape_plain(const Mu__JobSpec *spec, const struct sch_want *w, struct 
 	ret->spread = spec->spread_job;
 	ret->fewest = spec->use_min_nodes;
 	ret->user_only = spec->exclusive_user;
+	ret->shares = spec->oversubscribe;
 	ret->switches = spec->switches;
 	ret->switches_wait_sec = spec->switches_wait_sec;
 	ret->grows = sch__grows(spec, w);

@@ -18,6 +18,7 @@
 #include "proto/version.h"
 #include "sched/bounds.h"
 #include "sched/sched.h"
+#include "sched/share.h"
 
 struct sch_rec {
 	struct mu_hash hash; /* of the row as the sum has it */
@@ -77,6 +78,7 @@ struct sch_shape {
 	bool grows;	     /* tasks follow from the number of nodes */
 	bool cpus_given;     /* the job names its CPUs per task */
 	bool user_only;	     /* shares nodes with jobs of its user only */
+	bool shares;	     /* asks to share CPUs */
 	struct sch_ask *ask; /* of each node */
 	uint32_t ask_count;
 	struct sch_ask *task_ask; /* of each task */
@@ -111,7 +113,10 @@ struct sch_alloc {
 	uint64_t mem_mib;
 	uint32_t cpus, tasks, attempt, got_count;
 	struct sch_got *got;
-	uint8_t parked; /* 1: its CPUs are free for others; 2: and it had the node to itself */
+	uint8_t parked;	   /* 1: its CPUs are free for others; 2: and it had the node to itself */
+	const char *share; /* the partition with whose jobs it shares its CPUs, of SHARE_NAME; NULL: it has
+			      them alone */
+	struct sch_str *share_name;
 	bool released, lost;
 };
 /* What a job has from its first start on. */
@@ -135,7 +140,7 @@ struct sch_array;
 struct sch_job {
 	struct sch_rec rec;
 	uint32_t id;
-	uint32_t het_first;	 /* of a heterogeneous job: its first component's id; 0: none */
+	uint32_t het_first; /* of a heterogeneous job: its first component's id; 0: none */
 	uint32_t het_offset, het_count;
 	uint32_t task;		 /* of ARRAY, where it is one task */
 	struct sch_array *array; /* NULL: no task of an array */
@@ -195,6 +200,8 @@ struct sch_room {
 	uint64_t mem_mib;
 	bool exclusive;
 	struct sch_gres_room *gres;
+	struct sch_stack *stack; /* of CPU, what jobs share */
+	struct mu_bits veil;	 /* CPUs that are kept from who looks, though jobs share them */
 };
 struct sch_hold {
 	struct sch_job *job;
@@ -280,7 +287,7 @@ struct sch_config_rec {
 	bool by_core, by_socket, memory, lln, one_task_per_core, near; /* SelectTypeParameters */
 	bool spec_usage;					       /* AllowSpecResourcesUsage */
 	enum { SCH_ENFORCE_NO, SCH_ENFORCE_ANY, SCH_ENFORCE_ALL } enforce;
-	bool backfill;	    /* SchedulerType */
+	bool backfill;		      /* SchedulerType */
 	bool serial_at_end, user_top; /* SchedulerParameters: pack_serial_at_end, enable_user_top */
 	uint32_t bf_max_job, bf_max_user, bf_max_part,
 	    bf_max_array; /* SchedulerParameters; 0: no bound of its own */
@@ -543,14 +550,18 @@ void sch__room_init(struct sch_room *r, const struct sch_node *n);
 void sch__room_copy(struct sch_room *dst, const struct sch_room *src, const struct sch_node *n);
 void sch__room_recount(struct sch_room *r, const struct sch_node *n);
 void sch__room_free(struct sch_room *r, const struct sch_node *n);
-/* No CPU and no device of A is held already; sch__room_fits: and there is memory for it. */
-bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a);
+/* No CPU and no device of A is held already, or only by less than MOST that share with it; sch__room_fits:
+ * and there is memory for it. */
+bool sch__room_apart(const struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a,
+		     uint32_t most);
+bool sch__room_full(const struct sch_room *r, const struct sch_node *n);
 bool sch__room_fits(const struct sch_state *st, const struct sch_room *r, const struct sch_node *n,
 		    const struct sch_alloc *a);
 void sch__room_take(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
 void sch__room_take_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
 			bool exclusive);
-void sch__room_give_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row, bool exclusive);
+void sch__room_give_row(struct sch_room *r, const struct sch_node *n, const Mu__AllocNode *row,
+			bool exclusive);
 void sch__room_give(struct sch_room *r, const struct sch_node *n, const struct sch_alloc *a, bool exclusive);
 void sch__hold_add(struct sch_state *st, struct sch_job *j, struct sch_alloc *a);
 void sch__hold_end(struct sch_state *st, struct sch_job *j, struct sch_alloc *a); /* resources free again */
@@ -566,9 +577,11 @@ struct sch_job *sch__het_leader(const struct sch_state *st, const struct sch_job
 /* What was submitted as one has one number: the array's id, the first component's, else the job's own. */
 uint32_t sch__job_kin(const struct sch_job *j);
 bool sch__het_same(const struct sch_job *a, const struct sch_job *b); /* components of one job; may be NULL */
-bool sch__ready(const struct sch_job *j); /* waits for nothing but its place */
-bool sch__het_ready(const struct sch_state *st, const struct sch_job *j); /* all of them are there and ready */
-bool sch__waits(const struct sch_state *st, const struct sch_job *j); /* in the queues, or its first component is */
+bool sch__ready(const struct sch_job *j);			      /* waits for nothing but its place */
+bool sch__het_ready(const struct sch_state *st,
+		    const struct sch_job *j); /* all of them are there and ready */
+bool sch__waits(const struct sch_state *st,
+		const struct sch_job *j); /* in the queues, or its first component is */
 void sch__het_unplan(struct sch_state *st, const struct sch_job *j);
 /* All that is asked of a submission, one want for each component in ARENA: 0 or a refusal. */
 int sch__submission_check(const struct sch_state *st, const Mu__Submitted *s, const Mu__Author *author,
@@ -655,7 +668,9 @@ struct sch_need { /* a shape in one partition */
 	bool user_only;
 	uint32_t uid;
 	const struct sch_part *part;
-	uint32_t cpu_cap; /* CPUs of one node that it may have at most */
+	uint32_t cpu_cap;    /* CPUs of one node that it may have at most */
+	uint32_t share_full; /* so many like it may have a CPU; 1: it does not share */
+	uint32_t share;	     /* and so many are put up with by this look */
 };
 void sch__need(const struct sch_state *st, const struct sch_shape *shape, const struct sch_part *p,
 	       uint32_t uid, struct sch_need *ret);
@@ -759,8 +774,10 @@ struct sch_use {
 	uint32_t cpus, cores;
 	uint64_t mem_mib;
 	bool exclusive;
-	bool parked;	/* of a suspended job: no CPUs, and it does not count as being there */
-	uint64_t *gres; /* by entry of the node; NULL: none */
+	bool parked;	   /* of a suspended job: no CPUs, and it does not count as being there */
+	const char *share; /* the partition with whose jobs it shares its CPUs; NULL: none */
+	const struct mu_bits *share_cpu; /* which those are, where it runs */
+	uint64_t *gres;			 /* by entry of the node; NULL: none */
 };
 /* What sch__cut would take of R. RET->gres lies in ARENA. */
 void sch__use(const struct sch_need *need, const struct sch_pick *pick, const struct sch_room *r,

@@ -27,11 +27,12 @@ void sch__job_suspend(struct sch_ev *ev, struct sch_job *j)
 	sch__wake(st);
 }
 
-bool sch__job_can_resume(const struct sch_job *j, const struct sch_alloc **ret_busy)
+bool sch__job_can_resume(const struct sch_state *st, const struct sch_job *j,
+			 const struct sch_alloc **ret_busy)
 {
 	for (uint32_t i = 0; i < j->run->alloc_count; i++) {
 		*ret_busy = &j->run->alloc[i];
-		if (!(*ret_busy)->released && !sch__room_parks(&(*ret_busy)->node->room, *ret_busy))
+		if (!(*ret_busy)->released && !sch__room_parks(st, &(*ret_busy)->node->room, *ret_busy))
 			return false;
 	}
 	return true;

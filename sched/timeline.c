@@ -49,6 +49,19 @@ static uint64_t *new_gres(struct sch_line *line, const struct sch_node *n)
 	return mu_arena_alloc(line->arena, (n->row->n_gres + 1) * sizeof(uint64_t));
 }
 
+static const struct mu_bits *cpus_of(struct sch_line *line, const Mu__AllocNode *row)
+{
+	struct mu_bits cpu = {0}, *ret = mu_arena_alloc(line->arena, sizeof(*ret));
+	int rc = mu_bits_parse(&cpu, row->cpu_list, SCH_CPUS_PER_NODE - 1);
+	assert(rc == 0); /* We printed it. */
+	ret->word = mu_arena_alloc(line->arena, (cpu.words + 1) * sizeof(ret->word[0]));
+	if (cpu.words)
+		memcpy(ret->word, cpu.word, cpu.words * sizeof(ret->word[0]));
+	ret->words = cpu.words;
+	mu_bits_free(&cpu);
+	return ret;
+}
+
 static void alloc_ends(struct sch_line *line, struct sch_line_end *e, const struct sch_job *j,
 		       const struct sch_part *p, const struct sch_alloc *a, int64_t at)
 {
@@ -58,6 +71,8 @@ static void alloc_ends(struct sch_line *line, struct sch_line_end *e, const stru
 	e->use.parked = a->parked;
 	e->part = p;
 	e->use.cpus = a->parked ? 0 : mu_bits_count(&a->cpu);
+	e->use.share = a->share;
+	e->use.share_cpu = a->share && !a->parked ? &a->cpu : NULL;
 	e->use.cores = (e->use.cpus + tpc - 1) / tpc;
 	e->use.mem_mib = a->mem_mib;
 	e->use.exclusive = a->node->room.exclusive && !a->parked;
@@ -76,6 +91,10 @@ void sch__line_ends(struct sch_line *line, const struct sch_node *n, const struc
 	e->use.cpus = row->cpus;
 	e->use.cores = (row->cpus + tpc - 1) / tpc;
 	e->use.mem_mib = row->mem_mib;
+	if (row->share && *row->share) {
+		e->use.share = row->share;
+		e->use.share_cpu = cpus_of(line, row);
+	}
 	e->use.exclusive = exclusive;
 	e->use.gres = row->n_gres ? new_gres(line, n) : NULL;
 	for (size_t i = 0; i < row->n_gres; i++) {
@@ -193,6 +212,7 @@ void sch__line_plan(struct sch_line *line, const struct sch_job *j, const struct
 		s->until_usec = until_usec;
 		s->next = line->spans[n->rank];
 		line->spans[n->rank] = s;
+		line->sharing = line->sharing || s->use.share;
 		++*line->steps;
 	}
 	line->span_count += count;
@@ -327,8 +347,10 @@ bool sch__line_sees(const struct sch_line *line, const struct sch_line_span *s, 
 
 static void take(struct sch_room *r, const struct sch_node *n, const struct sch_use *u)
 {
-	r->cpus += u->cpus;
-	r->cores += u->cores;
+	if (!u->share) {
+		r->cpus += u->cpus;
+		r->cores += u->cores;
+	}
 	r->mem_mib += u->mem_mib;
 	r->jobs++;
 	r->exclusive = r->exclusive || u->exclusive;
@@ -338,11 +360,13 @@ static void take(struct sch_room *r, const struct sch_node *n, const struct sch_
 
 static void give(struct sch_room *r, const struct sch_node *n, const struct sch_use *u)
 {
-	assert(r->cpus >= u->cpus);
+	assert(u->share || r->cpus >= u->cpus);
 	assert(r->mem_mib >= u->mem_mib);
 	assert(u->parked || r->jobs > 0);
-	r->cpus -= u->cpus;
-	r->cores = r->cores > u->cores ? r->cores - u->cores : 0;
+	if (!u->share) {
+		r->cpus -= u->cpus;
+		r->cores = r->cores > u->cores ? r->cores - u->cores : 0;
+	}
 	r->mem_mib -= u->mem_mib;
 	r->jobs -= !u->parked;
 	r->exclusive = r->exclusive && !u->exclusive;
@@ -401,7 +425,8 @@ static void copy_room(struct sch_room *dst, const struct sch_room *src, const st
 	struct sch_gres_room *gres = dst->gres;
 	*dst = *src;
 	dst->gres = gres;
-	dst->cpu = (struct mu_bits){0}; /* Which ones will be free nobody knows: only how many. */
+	dst->stack = NULL;
+	dst->cpu = dst->veil = (struct mu_bits){0}; /* Which ones will be free nobody knows: only how many. */
 	for (size_t g = 0; g < n->row->n_gres; g++)
 		dst->gres[g].count = src->gres[g].count;
 }
@@ -445,21 +470,28 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 	struct sch_room at = {.gres = gres};
 	const struct sch_room *base = line->rooms->room[n->rank] ? line->rooms->room[n->rank] : &n->room;
 	uint32_t i = 0, exclusive = base->exclusive;
+	bool sharing = base->stack || line->sharing;
 	line->peak.gres = line->gres;
 	if (!line->spans[n->rank] ||
 	    line->no_spans) { /* Most nodes: nothing is taken later, all only comes free. */
 		copy_room(&line->peak, base, n);
+		sch__share_apart(n, base, &line->peak);
 		for (const struct sch_line_end *e = line->ends[n->rank]; e; e = e->next, ++*line->steps)
 			if (e->at_usec <= from_usec && !e->out)
 				give(&line->peak, n, &e->use);
+		if (base->stack)
+			sch__share_at(line, n, base, from_usec, &line->peak);
 		return &line->peak;
 	}
 	const struct sch_line_order *o = order_of(line, n);
 	copy_room(&at, base, n);
+	sch__share_apart(n, base, &at);
 	for (; i < o->count && o->v[i].at_usec <= from_usec; i++)
 		if (counts(line, &o->v[i], n))
 			apply(&at, n, &o->v[i], &exclusive);
 	copy_room(&line->peak, &at, n);
+	if (sharing)
+		sch__share_at(line, n, base, from_usec, &line->peak);
 	/* Within the span more can only be taken where a plan begins. */
 	while (i < o->count && o->v[i].at_usec < until_usec) {
 		int64_t moment = o->v[i].at_usec;
@@ -470,8 +502,12 @@ const struct sch_room *sch__line_room(struct sch_line *line, const struct sch_no
 			apply(&at, n, &o->v[i], &exclusive);
 			more = more || o->v[i].take;
 		}
-		if (more)
-			raise_to(&line->peak, n, &at);
+		if (!more)
+			continue;
+		struct sch_room then = at;
+		if (sharing)
+			sch__share_at(line, n, base, moment, &then);
+		raise_to(&line->peak, n, &then);
 	}
 	*line->steps += i;
 	return &line->peak;

@@ -49,15 +49,21 @@ struct sch_line {
 	bool sorted;
 	uint64_t *steps;
 	/* Whose eyes look: */
-	const struct sch_job *me;   /* its own plan, and its components', do not count; may be NULL */
-	bool siblings;		    /* but those do: they are being planned with it */
-	bool above_only;	    /* nor do those of jobs behind it */
-	bool no_spans, claims_only; /* nor does any; nor any but a claim */
-	bool veiled;		    /* the rooms show already which CPUs are kept by reservations */
-	const struct sch_resv *in;  /* the reservation it would run in */
-	const char *licenses;	    /* what it needs of them; NULL: none */
-	struct sch_line_lic *lic;   /* who has licences when */
-	struct sch_room peak;	    /* the answer's memory */
+	const struct sch_job *me;	 /* its own plan, and its components', do not count; may be NULL */
+	bool siblings;			 /* but those do: they are being planned with it */
+	bool above_only;		 /* nor do those of jobs behind it */
+	bool no_spans, claims_only;	 /* nor does any; nor any but a claim */
+	bool veiled;			 /* the rooms show already which CPUs are kept by reservations */
+	const struct sch_resv *in;	 /* the reservation it would run in */
+	const char *licenses;		 /* what it needs of them; NULL: none */
+	struct sch_line_lic *lic;	 /* who has licences when */
+	const char *share;		 /* the partition with whose jobs it would share CPUs; NULL: none */
+	uint32_t share_most, share_full; /* as of struct sch_need */
+	uint32_t share_cpus;		 /* of a node it has no more */
+	bool sharing;			 /* plans share CPUs */
+	uint16_t *share_times;		 /* share.c's memory */
+	uint32_t times_cap;
+	struct sch_room peak; /* the answer's memory */
 	struct sch_gres_room gres[SCH_GRES_PER_NODE];
 };
 /* Builds the line over ROOMS from the running jobs and the plans in State. All memory is ARENA's. */

@@ -10,12 +10,13 @@ static void hide(struct sch_veil *v, struct sch_node *n, const struct sch_resv *
 		if (v->item[i].node == n)
 			return;
 	sch__resv_cpus(v->overlay->st, in, n, from, until, &kept);
-	struct sch_room *room = sch__overlay_own(v->overlay, n, v->arena);
-	mu_bits_andnot(&kept, &room->cpu);
 	if (!mu_bits_count(&kept)) {
 		mu_bits_free(&kept);
 		return;
 	}
+	struct sch_room *room = sch__overlay_own(v->overlay, n, v->arena);
+	mu_bits_copy(&room->veil, &kept);
+	mu_bits_andnot(&kept, &room->cpu);
 	mu_bits_or(&room->cpu, &kept);
 	sch__room_recount(room, n);
 	v->item[v->count++] = (struct sch_veil_item){.node = n, .hidden = kept};
@@ -41,6 +42,7 @@ void sch__veil_off(struct sch_veil *v)
 	for (uint32_t i = 0; i < v->count; i++) {
 		struct sch_room *room = sch__overlay_own(v->overlay, v->item[i].node, v->arena);
 		mu_bits_andnot(&room->cpu, &v->item[i].hidden);
+		mu_bits_free(&room->veil);
 		sch__room_recount(room, v->item[i].node);
 		mu_bits_free(&v->item[i].hidden);
 	}

@@ -229,7 +229,6 @@ Test(conf, syntax_and_companions)
 	cr_assert(p1->n_node == 5 && p1->max_time_sec == 600 && p1->max_nodes == 2 &&
 		  p1->n_allow_groups == 2 && !strcmp(p1->state, "DOWN"));
 	cr_assert_str_eq(p1->oversubscribe, "FORCE:4");
-	cr_assert(strstr(w.notes, "OverSubscribe: jobs do not share CPUs"), "%s", w.notes);
 	cr_assert(p1->n_extra == 1 && !strcmp(p1->extra[0]->value, "CPU=1.0"));
 	cr_assert(p2->n_node == 2 && !strcmp(p2->node[0], "n1") && p2->max_time_sec == -1 &&
 		  p2->default_time_sec == 300 && !p2->n_allow_groups && !p2->has_max_nodes);

@@ -44,10 +44,14 @@ void h_close(struct harness *h)
 struct usage {
 	struct harness *h;
 	struct mu_map nodes; /* name -> struct on_node */
+	struct mu_map most;  /* partition -> how many of its jobs may share a CPU; absent: one */
 };
+enum { CPUS_SEEN = 64 };
 struct on_node {
 	struct mu_bits cpu;
-	struct mu_map gres; /* "name index" */
+	uint32_t times[CPUS_SEEN]; /* by CPU: how many jobs that share have it */
+	char share[CPUS_SEEN][64]; /* and of which partition they are */
+	struct mu_map gres;	   /* "name index" */
 	uint64_t mem;
 	uint32_t cpus;
 };
@@ -63,6 +67,24 @@ static void use_gres(struct usage *u, struct on_node *n, const Mu__AllocNode *a,
 		}
 }
 
+/* Never more of one partition than it lets, and never beside a job that has its CPUs alone. */
+static void use_shared(struct usage *u, struct on_node *n, const Mu__AllocNode *a, uint32_t job,
+		       const struct mu_bits *cpu)
+{
+	uintptr_t most = (uintptr_t)mu_map_get_str(&u->most, a->share);
+	for (uint32_t b = mu_bits_next(cpu, 0); b != UINT32_MAX; b = mu_bits_next(cpu, b + 1)) {
+		bool mine = b < CPUS_SEEN && n->times[b] && strcmp(n->share[b], a->share) == 0;
+		if (b >= CPUS_SEEN || (mu_bits_test(&n->cpu, b) && (!mine || n->times[b] >= most))) {
+			h_fail(u->h, "CPU %u of %s is shared by too many, or with a stranger (job %u, %s)", b,
+			       a->node, job, a->cpu_list);
+			return;
+		}
+		n->cpus += !n->times[b]++;
+		snprintf(n->share[b], sizeof(n->share[b]), "%s", a->share);
+	}
+	mu_bits_or(&n->cpu, cpu);
+}
+
 static void use_alloc(struct usage *u, const Mu__AllocNode *a, uint32_t job)
 {
 	struct mu_bits cpu = {0};
@@ -75,7 +97,9 @@ static void use_alloc(struct usage *u, const Mu__AllocNode *a, uint32_t job)
 	}
 	if (mu_bits_parse(&cpu, a->cpu_list ? a->cpu_list : "", 65535))
 		h_fail(u->h, "job %u: CPU list %s", job, a->cpu_list);
-	if (!a->parked) { /* A suspended job leaves its CPUs to others. */
+	if (!a->parked && a->share && *a->share) {
+		use_shared(u, n, a, job, &cpu);
+	} else if (!a->parked) { /* A suspended job leaves its CPUs to others. */
 		if (mu_bits_intersects(&cpu, &n->cpu))
 			h_fail(u->h, "a CPU of %s is given twice (job %u, %s)", a->node, job, a->cpu_list);
 		mu_bits_or(&n->cpu, &cpu);
@@ -92,6 +116,19 @@ static int add_node(void *arg, const struct sch_key *key, const uint8_t *row, si
 	char name[256];
 	snprintf(name, sizeof(name), "%.*s", key->len, key->bytes);
 	mu_map_put_str(&u->nodes, name, calloc(1, sizeof(struct on_node)));
+	return 0;
+}
+
+static int add_part(void *arg, const struct sch_key *key, const uint8_t *row, size_t len)
+{
+	struct usage *u = arg;
+	struct mu_arena arena = {0};
+	Mu__PartitionRow *p =
+	    (Mu__PartitionRow *)mu_pb_unpack(&mu__partition_row__descriptor, row, len, &arena);
+	const char *over = p && p->conf ? p->conf->oversubscribe : NULL, *n = over ? strchr(over, ':') : NULL;
+	if (n)
+		mu_map_put_str(&u->most, p->conf->name, (void *)(uintptr_t)strtoul(n + 1, NULL, 10));
+	mu_arena_free(&arena);
 	return 0;
 }
 
@@ -141,6 +178,7 @@ static void check_usage(struct harness *h)
 	const uint8_t *key = NULL;
 	size_t len = 0;
 	sch_rows(h->st, SCH_ROW_NODE, add_node, &u);
+	sch_rows(h->st, SCH_ROW_PARTITION, add_part, &u);
 	sch_rows(h->st, SCH_ROW_JOB, add_job, &u);
 	sch_rows(h->st, SCH_ROW_NODE, check_node, &u);
 	for (struct on_node *n = mu_map_seek(&u.nodes, NULL, 0, 0, &key, &len); n;
@@ -150,6 +188,7 @@ static void check_usage(struct harness *h)
 		free(n);
 	}
 	mu_map_clear(&u.nodes);
+	mu_map_clear(&u.most);
 }
 
 /* ---- State against its copy ---- */
@@ -199,7 +238,8 @@ static bool says_something(const struct sch_state *st, const struct mu_buf *b)
 	    b->len ? (Mu__Event *)mu_pb_unpack(&mu__event__descriptor, b->data, b->len, &arena) : NULL;
 	const Mu__Decided *d = e ? e->decided : NULL;
 	/* As a reservation comes nearer, other words fit the same waiting: no cause for a pass. */
-	bool yes = d && (d->n_start || d->n_preempt || d->n_resume || (d->n_reason && !reservations) || d->n_stop || d->n_lost);
+	bool yes = d && (d->n_start || d->n_preempt || d->n_resume || (d->n_reason && !reservations) ||
+			 d->n_stop || d->n_lost);
 	mu_arena_free(&arena);
 	return yes;
 }

@@ -18,6 +18,7 @@ struct world {
 	struct harness h;
 	struct mu_seed seed;
 	struct mu_arena arena;
+	bool sharing;	      /* jobs share CPUs */
 	int parent[ACCOUNTS]; /* -1: the root */
 	int64_t cpu_cap[ACCOUNTS], job_cap[ACCOUNTS], user_cap;
 	int64_t cpus[ACCOUNTS], jobs[ACCOUNTS], of_user[USERS];
@@ -109,10 +110,14 @@ static void found(struct world *w)
 	Mu__Founded *f = e->founded = NEW(w, Mu__Founded, mu__founded__init);
 	if (mu_conf_parse(
 		"limits.conf",
-		"ClusterName=limits\nSlurmctldHost=c1\nSelectTypeParameters=CR_CORE\nSlurmdTimeout=0\n"
-		"AccountingStorageEnforce=limits\nPriorityType=priority/multifactor\n"
-		"PriorityWeightFairshare=1000\nPriorityWeightAge=1000\nPriorityDecayHalfLife=5\n"
-		"NodeName=n[1-3] CPUs=8 RealMemory=1000\nPartitionName=p Nodes=ALL Default=YES\n",
+		mu_arena_printf(
+		    &w->arena,
+		    "ClusterName=limits\nSlurmctldHost=c1\nSelectTypeParameters=CR_CORE\nSlurmdTimeout=0\n"
+		    "AccountingStorageEnforce=limits\nPriorityType=priority/multifactor\n"
+		    "PriorityWeightFairshare=1000\nPriorityWeightAge=1000\nPriorityDecayHalfLife=5\n"
+		    "NodeName=n[1-3] CPUs=8 RealMemory=1000\nPartitionName=p Nodes=ALL Default=YES "
+		    "OverSubscribe=%s\n",
+		    w->sharing ? "FORCE:2" : "NO"),
 		NULL, NULL, NULL, &w->arena, &f->config, &err))
 		h_fail(&w->h, "%s", err.text);
 	f->has_cluster_id = 1;
@@ -213,6 +218,7 @@ static bool one(uint64_t seed, uint32_t budget)
 	w.h.every = 8;
 	w.h.budget = budget;
 	mu_seed_init(&w.seed, seed);
+	w.sharing = seed % 3 == 0;
 	found(&w);
 	accounts(&w);
 	for (int i = 0; i < EVENTS && !w.h.failure[0]; i++) {

@@ -19,23 +19,25 @@ class Wrong(Exception):
 class Node:
     def __init__(self, name, cpus, mem, gpus, weight):
         self.name, self.cpus, self.mem, self.gpus, self.weight = name, int(cpus), int(mem), int(gpus), int(weight)
-        self.taken, self.devices, self.used = set(), set(), 0
+        self.times, self.devices, self.used = [0] * self.cpus, set(), 0  # times: how many jobs have each CPU.
 
-    def tasks(self, job):
+    def tasks(self, job, most):
         if job.mem > self.mem - self.used or job.gpus > self.gpus - len(self.devices):
             return 0
-        return self.cpus - len(self.taken)
+        return sum(n < most for n in self.times)
 
     def take(self, job, tasks):
-        cpus = [c for c in range(self.cpus) if c not in self.taken][:tasks]
+        cpus = sorted(sorted(range(self.cpus), key=lambda c: self.times[c])[:tasks])  # Those that the fewest have.
         devices = [d for d in range(self.gpus) if d not in self.devices][:job.gpus]
-        self.taken.update(cpus)
+        for c in cpus:
+            self.times[c] += 1
         self.devices.update(devices)
         self.used += job.mem
         return self, cpus, devices
 
     def give(self, job, cpus, devices):
-        self.taken.difference_update(cpus)
+        for c in cpus:
+            self.times[c] -= 1
         self.devices.difference_update(devices)
         self.used -= job.mem
 
@@ -85,7 +87,7 @@ class Cluster:
         self.root = Group("root", None, 1, -1)
         self.groups = {("root", "root"): Group("root", self.root, 1, -1, user="root")}  # Every cluster has that one.
         self.renewed, self.told, self.unsure = 0, {}, False
-        self.of_user = {}
+        self.of_user, self.share = {}, 1
         self.compared = {"starts": 0, "factors": 0, "ties": 0}
 
     # ---- who goes first ----
@@ -165,15 +167,19 @@ class Cluster:
                     (most >= 0 and gpus and sum(r.gpus * len(r.got) for r in self.running) + gpus > most))
 
     def places(self, job):
+        """On CPUs that nobody has, else on those that the fewest have."""
+        return next(filter(None, (self.places_beside(job, most) for most in range(1, self.share + 1))), [])
+
+    def places_beside(self, job, most):
         """The first node that takes it whole, else as many of the first ones as it needs. Light nodes come first."""
         nodes = sorted(self.nodes, key=lambda n: n.weight)  # Stable: then as configured.
         for node in nodes:
-            if node.tasks(job) >= job.cpus:
+            if node.tasks(job, most) >= job.cpus:
                 return [(node, job.cpus)]
         found = []
         for node in nodes:
-            if node.tasks(job):
-                found.append((node, node.tasks(job)))
+            if node.tasks(job, most):
+                found.append((node, node.tasks(job, most)))
             if sum(tasks for _, tasks in found) >= job.cpus:
                 break
         else:
@@ -261,6 +267,8 @@ class Follower:
             self.now = int(words[0])
         if word == "node":
             c.nodes.append(Node(*words))
+        elif word == "share":
+            c.share = int(words[0])
         elif word == "qos":
             c.qos = [int(w) for w in words]
         elif word == "account":

@@ -6,6 +6,7 @@
  *   node NAME CPUS MEM GPUS WEIGHT             in configuration order
  *   account NAME PARENT SHARES JOBS CPUS GPUS  its GrpJobs and GrpTRES; -1: no limit, "-": the root
  *   user NAME ACCOUNT SHARES MAXJOBS           its association
+ *   share N                                   so many jobs may have a CPU at once
  *   qos JOBSPU CPUSPU GPUS                     MaxJobsPU, MaxTRESPU=cpu, GrpTRES=gres/gpu of the only QOS
  *   submit TIME ID USER ACCOUNT CPUS MEM GPUS  memory and GPUs of each node
  *   end TIME ID | tick TIME
@@ -28,6 +29,7 @@ struct world {
 	struct mu_seed seed;
 	struct mu_arena arena;
 	int start_sec;
+	uint32_t share;
 };
 
 static uint32_t below(struct world *w, uint32_t n)
@@ -171,7 +173,8 @@ static void found(struct world *w)
 			      weight, gpus[i] ? mu_arena_printf(&w->arena, " Gres=gpu:%u", gpus[i]) : "");
 		printf("node n%u %u %u %u %u\n", i, cpus[i], mem[i], gpus[i], weight);
 	}
-	mu_buf_str(&text, "PartitionName=p Nodes=ALL Default=YES\n");
+	mu_buf_printf(&text, "PartitionName=p Nodes=ALL Default=YES OverSubscribe=FORCE:%u\n", w->share);
+	printf("share %u\n", w->share);
 	Mu__Event *e = event(w, MU__EVENT__KIND_FOUNDED, "controller", 99);
 	Mu__Founded *f = e->founded = NEW(w, Mu__Founded, mu__founded__init);
 	if (mu_conf_parse("model.conf", (char *)text.data, NULL, NULL, NULL, &w->arena, &f->config, &err))
@@ -312,6 +315,7 @@ static bool one(uint64_t seed)
 	struct world w = {0};
 	h_open(&w.h, false);
 	mu_seed_init(&w.seed, seed);
+	w.share = seed % 3 == 0 ? 2 + seed % 2 : 1; /* Every third cluster gives CPUs more than once. */
 	printf("workload %llu\n", (unsigned long long)seed);
 	found(&w);
 	accounts(&w);

@@ -20,6 +20,7 @@ struct world {
 	struct mu_seed seed;
 	struct mu_arena arena;
 	uint32_t nodes, jobs;
+	bool sharing;			 /* some share CPUs */
 	bool by_qos, builtin, operators; /* operators: they stop jobs, and take their own CPUs back */
 	bool claimed[IDS];		 /* others gave way, or give way, to its plan */
 	int64_t left[IDS];		 /* microseconds that a running job will still run; 0: not drawn */
@@ -104,6 +105,8 @@ static Mu__Config *config(struct world *w)
 				p->node[p->n_node++] = mu_arena_printf(&w->arena, "n%u", n);
 		SET(p, max_time_sec, -1);
 		SET(p, priority_tier, 1 + i);
+		if (w->sharing)
+			p->oversubscribe = (char *)(i ? "YES:2" : "FORCE:2");
 		if (chance(w, 40))
 			p->preempt_mode = (char *)own[below(w, 4)];
 		if (chance(w, 40))
@@ -209,6 +212,7 @@ static void submit(struct world *w)
 		s->gres = mu_arena_dup(&w->arena, &g, sizeof(g));
 		s->n_gres = 1;
 	}
+	SET(s, oversubscribe, w->sharing && chance(w, 60));
 	SET(s, exclusive, chance(w, 10));
 	if (chance(w, 10))
 		s->array = (char *)"0-3";
@@ -397,6 +401,7 @@ static bool run(uint64_t seed, struct world *sum)
 	w.by_qos = chance(&w, 40);
 	w.builtin = chance(&w, 25);
 	w.operators = chance(&w, 30);
+	w.sharing = seed % 3 == 0;
 	found(&w);
 	for (uint32_t i = 0; i < ROUNDS && !w.h.failure[0]; i++) {
 		if (w.jobs < JOBS && chance(&w, 60))

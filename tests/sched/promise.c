@@ -19,6 +19,7 @@ struct world {
 	struct mu_arena arena;
 	uint32_t nodes, jobs;
 	bool personal;	      /* some jobs share nodes with their own user's only */
+	bool sharing;	      /* some share CPUs */
 	int64_t promise[IDS]; /* by id: the earliest planned start seen; 0: none yet. Of an array: its next
 				 task */
 	int64_t ends[IDS];    /* by id: when the running job will end */
@@ -106,6 +107,8 @@ static Mu__Config *config(struct world *w)
 			if (i == 0 || chance(w, 60))
 				p->node[p->n_node++] = mu_arena_printf(&w->arena, "n%u", n);
 		SET(p, max_time_sec, -1);
+		if (w->sharing)
+			p->oversubscribe = (char *)(i ? "FORCE:2" : "YES:3");
 		if (i == 1 && chance(w, 30))
 			SET(p, max_cpus_node, 1 + below(w, 4));
 		SET(p, exclusive_user, w->personal && chance(w, 20));
@@ -226,6 +229,7 @@ static Mu__JobSpec *random_spec(struct world *w, bool component)
 		s->n_gres = 1;
 	}
 	shape(w, s);
+	SET(s, oversubscribe, w->sharing && chance(w, 60));
 	SET(s, exclusive, chance(w, 10));
 	if (chance(w, 20)) {
 		static const char *const arrays[] = {"0-1", "1-3", "0-8:2", "0-9"};
@@ -383,6 +387,7 @@ static bool run(uint64_t seed, uint64_t *plans, uint64_t *kept)
 	w.h.every = 50;
 	w.nodes = 1 + below(&w, 6);
 	w.personal = chance(&w, 40);
+	w.sharing = seed % 3 == 0;
 	w.h.budget = chance(&w, 40) ? 1 + below(&w, 40) : 100000;
 	found(&w);
 	bool ok = true;

@@ -21,6 +21,7 @@ struct world {
 	uint32_t nodes;
 	bool reserves; /* reservations come and go */
 	bool personal; /* some jobs share nodes with their own user's only */
+	bool sharing;  /* some share CPUs */
 };
 
 static uint32_t below(struct world *w, uint32_t n)
@@ -93,6 +94,8 @@ static Mu__PartitionConf *random_part(struct world *w, uint32_t i)
 	SET(p, priority_tier, 1 + below(w, 2));
 	if (chance(w, 20))
 		p->oversubscribe = (char *)"EXCLUSIVE";
+	if (w->sharing && i)
+		p->oversubscribe = (char *)(i == 1 ? "FORCE:2" : "YES:3");
 	if (chance(w, 20))
 		SET(p, max_nodes, 1 + below(w, 3));
 	if (chance(w, 20))
@@ -286,6 +289,7 @@ static Mu__JobSpec *random_spec(struct world *w)
 		s->nodes_required = node_name(w);
 	if (chance(w, 10))
 		s->nodes_excluded = node_name(w);
+	SET(s, oversubscribe, w->sharing && chance(w, 60));
 	SET(s, exclusive, chance(w, 10));
 	SET(s, hold, chance(w, 8));
 	SET(s, overcommit, chance(w, 5));
@@ -751,6 +755,7 @@ static void open_world(struct world *w, uint64_t seed)
 	w->nodes = 1 + below(w, NODES_MAX);
 	w->reserves = chance(w, 60);
 	w->personal = chance(w, 30);
+	w->sharing = seed % 3 == 0;
 	w->config = random_config(w);
 	Mu__Event *e = blank(w);
 	founding(w, e);

@@ -67,6 +67,7 @@ SWITCH(set_user_only, exclusive_user, 1)
 SWITCH(set_near, near_gpus, 1)
 SWITCH(set_anywhere, any_cpus, 1)
 SWITCH(set_overcommit, overcommit, 1)
+SWITCH(set_oversubscribe, oversubscribe, 1)
 
 static bool set_nodes(struct story *s, Mu__JobSpec *j, const char *v)
 {
@@ -211,6 +212,7 @@ static const struct word_of words[] = {
     {"--switches-wait", NULL, set_switches_wait, true},
     {"--time-min", NULL, set_time_min, true},
     {"--overcommit", "-O", set_overcommit, false},
+    {"--oversubscribe", "-s", set_oversubscribe, false},
     {"--ntasks-per-core", NULL, set_per_core, true},
     {"--threads-per-core", NULL, set_threads, true},
     {"--mincpus", NULL, set_mincpus, true},
