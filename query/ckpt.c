@@ -17,9 +17,10 @@ enum {
 	WEIGHT_EVENT = 2,
 	WEIGHT_ROW = 1,
 	WEIGHT_DUE = 8192,
-	DELTAS_MAX = 64,	 /* seeks when a moment is read */
-	FULL_ROWS_MIN = 4096,	 /* below this many rows in deltas a full set is not worth it */
-	COPY_BYTES = 1024 * 1024 /* of a full set behind one batch: some 10 ms */
+	DELTAS_MAX = 64,	      /* seeks when a moment is read */
+	KEPT_BYTES = 8 * 1024 * 1024, /* of rows kept for the next delta: WEIGHT_DUE rows of 1 KiB */
+	FULL_ROWS_MIN = 4096,	      /* below this many rows in deltas a full set is not worth it */
+	COPY_BYTES = 1024 * 1024      /* of a full set behind one batch: some 10 ms */
 };
 
 static const char *copy_key(const struct view_line *line)
@@ -68,6 +69,49 @@ static void put_set_row(struct view *v, rocksdb_writebatch_t *wb, uint64_t pos, 
 	rocksdb_writebatch_putv_cf(wb, v->cf[VIEW_CKPT], 1, keys, key_len, 2, values, value_len);
 }
 
+/* A changed row as the last batch left it, so that the next delta need not read it back. */
+struct view_dirty {
+	bool kept, gone; /* not kept: it is read from the store */
+	size_t len, cap;
+	uint8_t bytes[];
+};
+
+static void dirty_clear(struct view_line *line)
+{
+	const uint8_t *key = NULL;
+	size_t len = 0;
+	struct view_dirty *d;
+
+	while ((d = mu_map_seek(&line->dirty, key, len, key != NULL, &key, &len)))
+		free(d);
+	mu_map_clear(&line->dirty);
+	line->dirty_bytes = 0;
+}
+
+/* What is known of ROW after it was known as OLD (NULL: not yet), which goes. */
+static struct view_dirty *dirty_row(struct view_line *line, struct view_dirty *old,
+				    const struct view_row *row)
+{
+	size_t before = old ? old->cap : 0, len = row->gone ? 0 : row->row.len;
+	bool kept = line->dirty_bytes - before + len <= KEPT_BYTES;
+	size_t cap = !kept ? 0 : before >= len ? before : len;
+	struct view_dirty *d = old;
+
+	if (!old || cap != before) {
+		d = realloc(old, sizeof *d + cap);
+		if (!d)
+			abort();
+		d->cap = cap;
+		line->dirty_bytes += cap - before;
+	}
+	d->kept = kept;
+	d->gone = row->gone;
+	d->len = len;
+	if (kept && len)
+		memcpy(d->bytes, row->row.data, len);
+	return d;
+}
+
 void view__ckpt_touch(struct view_line *line, const struct view_entry *entry)
 {
 	uint8_t key[VIEW_KEY_MAX];
@@ -79,7 +123,10 @@ void view__ckpt_touch(struct view_line *line, const struct view_entry *entry)
 		const struct sch_key *k = &entry->rows[i].key;
 		key[0] = k->kind;
 		memcpy(key + 1, k->bytes, k->len);
-		mu_map_put(&line->dirty, key, k->len + 1u, line);
+		struct view_dirty *old = mu_map_get(&line->dirty, key, k->len + 1u);
+		struct view_dirty *now = dirty_row(line, old, &entry->rows[i]);
+		if (now != old)
+			mu_map_put(&line->dirty, key, k->len + 1u, now);
 	}
 }
 
@@ -94,16 +141,22 @@ static int write_delta(struct view *v, struct view_line *line, struct mu_err *er
 	uint64_t rows = 0;
 	int code = 0;
 
-	while (mu_map_seek(&line->dirty, key, len, key != NULL, &key, &len)) {
-		memcpy(full, key, len);
-		full[0] |= line->shadow;
-		mu_buf_reset(&row);
-		code = view__get(v, NULL, VIEW_ROWS, full, len, &row, err);
-		if (code && code != MU_ENOENT)
-			break;
-		put_set_row(v, wb, line->tip.pos, CKPT_DELTA, (struct mu_view){key, len}, code == MU_ENOENT,
-			    (struct mu_view){row.data, row.len});
-		code = 0;
+	const struct view_dirty *d;
+	while ((d = mu_map_seek(&line->dirty, key, len, key != NULL, &key, &len))) {
+		struct mu_view bytes = {d->bytes, d->len};
+		bool gone = d->gone;
+		if (!d->kept) {
+			memcpy(full, key, len);
+			full[0] |= line->shadow;
+			mu_buf_reset(&row);
+			code = view__get(v, NULL, VIEW_ROWS, full, len, &row, err);
+			if (code && code != MU_ENOENT)
+				break;
+			gone = code == MU_ENOENT;
+			bytes = (struct mu_view){row.data, row.len};
+			code = 0;
+		}
+		put_set_row(v, wb, line->tip.pos, CKPT_DELTA, (struct mu_view){key, len}, gone, bytes);
 		rows++;
 	}
 	put_index(v, wb, line->tip.pos, CKPT_DELTA, line->last_pos, rows);
@@ -112,7 +165,7 @@ static int write_delta(struct view *v, struct view_line *line, struct mu_err *er
 	rocksdb_writebatch_destroy(wb);
 	if (code)
 		return code;
-	mu_map_clear(&line->dirty);
+	dirty_clear(line);
 	line->last_pos = line->tip.pos;
 	line->weight = 0;
 	line->delta_rows += rows;
@@ -189,7 +242,7 @@ static void forget_copy(struct view *v, rocksdb_writebatch_t *wb, const struct v
 void view__ckpt_stop(struct view *v, struct view_line *line)
 {
 	copy_done(v, line);
-	mu_map_clear(&line->dirty);
+	dirty_clear(line);
 	line->dirty_known = false;
 	line->weight = 0;
 }
@@ -221,7 +274,7 @@ int view__ckpt_full(struct view *v, struct view_line *line, struct mu_err *err)
 	rocksdb_iter_seek(line->copy, (const char *)&first, 1);
 	line->copy_pos = line->tip.pos;
 	line->copy_rows = 0;
-	mu_map_clear(&line->dirty);
+	dirty_clear(line);
 	line->dirty_known = true;
 	line->last_pos = line->tip.pos;
 	line->weight = 0;
@@ -264,7 +317,7 @@ void view__ckpt_close(struct view *v, struct view_line *line)
 	    !line->copy)
 		write_delta(v, line, NULL);
 	copy_done(v, line);
-	mu_map_clear(&line->dirty);
+	dirty_clear(line);
 	mu_map_clear(&line->node_faces);
 }
 

@@ -80,7 +80,8 @@ struct view_line {
 	struct view_tip tip;
 	struct mu_map node_faces; /* name -> hash of a node's face, as last seen (moment.c) */
 	/* Checkpoints. */
-	struct mu_map dirty; /* row keys changed since the last checkpoint */
+	struct mu_map dirty; /* row keys changed since the last checkpoint -> struct view_dirty (ckpt.c) */
+	size_t dirty_bytes;  /* of the rows kept in it */
 	bool
 	    dirty_known; /* false after a start that did not follow a checkpoint: the next one must be full */
 	uint64_t weight; /* cost of folding from the last checkpoint on (see ckpt.c) */

@@ -41,7 +41,7 @@ static void count(struct sch_state *st, const struct sch_answer *a, bool gone, s
 		mu_hash_sum_sub(&st->sum, &hash);
 	else
 		mu_hash_sum_add(&st->sum, &hash);
-	sch__note(changes, &at, &key, gone);
+	sch__note(changes, &at, &key, gone, gone ? NULL : &st->scratch->row);
 }
 
 static void evict(struct sch_state *st, struct sch_changes *changes)

@@ -5,6 +5,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* Bytes of rows that a change list holds on to between entries. */
+enum { SCH_CHANGES_KEPT = 1 << 20 };
+
 void sch__touch(struct sch_state *st, struct sch_rec *rec)
 {
 	if (rec->touched || st->loading)
@@ -47,25 +50,34 @@ void sch__row_hash(const struct sch_key *key, const uint8_t *row, size_t len, st
 	mu_hasher_done(&h, ret);
 }
 
-void sch__note(struct sch_changes *changes, uint32_t *at, const struct sch_key *key, bool gone)
+static struct sch_change *change_at(struct sch_changes *changes, uint32_t *at, const struct sch_key *key)
 {
-	if (!changes)
-		return;
 	if (*at < changes->count && changes->v[*at].key.kind == key->kind &&
 	    changes->v[*at].key.len == key->len &&
-	    memcmp(changes->v[*at].key.bytes, key->bytes, key->len) == 0) {
-		changes->v[*at].gone = gone;
-		return;
-	}
+	    memcmp(changes->v[*at].key.bytes, key->bytes, key->len) == 0)
+		return &changes->v[*at];
 	if (changes->count == changes->cap) {
 		changes->cap = changes->cap ? 2 * changes->cap : 16;
 		changes->v = realloc(changes->v, changes->cap * sizeof(changes->v[0]));
 		if (!changes->v)
 			abort();
 	}
-	*at = (uint32_t)changes->count;
-	changes->v[changes->count].key = *key;
-	changes->v[changes->count++].gone = gone;
+	*at = (uint32_t)changes->count++;
+	changes->v[*at].key = *key;
+	return &changes->v[*at];
+}
+
+void sch__note(struct sch_changes *changes, uint32_t *at, const struct sch_key *key, bool gone,
+	       const struct mu_buf *row)
+{
+	if (!changes)
+		return;
+	struct sch_change *c = change_at(changes, at, key);
+	c->gone = gone;
+	c->at = changes->rows.len;
+	c->len = row && changes->keep_rows ? row->len : 0;
+	if (c->len)
+		mu_buf_add(&changes->rows, row->data, row->len);
 }
 
 static void flush_one(struct sch_state *st, struct sch_rec *rec, struct sch_changes *changes)
@@ -76,7 +88,7 @@ static void flush_one(struct sch_state *st, struct sch_rec *rec, struct sch_chan
 	if (rec->gone) {
 		if (rec->counted) {
 			mu_hash_sum_sub(&st->sum, &rec->hash);
-			sch__note(changes, &rec->change, &key, true);
+			sch__note(changes, &rec->change, &key, true, NULL);
 		}
 		sch__rec_free(st, rec);
 		return;
@@ -92,7 +104,7 @@ static void flush_one(struct sch_state *st, struct sch_rec *rec, struct sch_chan
 	mu_hash_sum_add(&st->sum, &hash);
 	rec->hash = hash;
 	rec->counted = true;
-	sch__note(changes, &rec->change, &key, false);
+	sch__note(changes, &rec->change, &key, false, &st->scratch->row);
 }
 
 void sch__flush(struct sch_state *st, struct sch_changes *changes)
@@ -131,10 +143,25 @@ void sch_digest_walk(const struct sch_state *st, struct mu_hash *ret)
 void sch_changes_reset(struct sch_changes *c)
 {
 	c->count = 0;
+	if (c->rows.cap > SCH_CHANGES_KEPT)
+		mu_buf_free(&c->rows); /* after a new configuration, say */
+	else
+		mu_buf_reset(&c->rows);
+}
+
+int sch_changes_row(const struct sch_state *st, const struct sch_changes *c, size_t i, struct mu_buf *out)
+{
+	const struct sch_change *change = &c->v[i];
+	assert(i < c->count && !change->gone);
+	if (!change->len)
+		return sch_row_pack(st, &change->key, out);
+	mu_buf_add(out, c->rows.data + change->at, change->len);
+	return 0;
 }
 
 void sch_changes_free(struct sch_changes *c)
 {
 	free(c->v);
+	mu_buf_free(&c->rows);
 	memset(c, 0, sizeof(*c));
 }

@@ -137,5 +137,5 @@ void sch_entry_done(struct sch_state *st, uint64_t pos, int64_t time_usec, struc
 	sch__plans_time(st, before);
 	st->cluster->entries = pos;
 	mu_arena_reset(&st->scratch->read);
-	sch__note(changes, &st->cluster_change, &key, false);
+	sch__note(changes, &st->cluster_change, &key, false, NULL);
 }

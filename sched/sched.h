@@ -55,14 +55,20 @@ struct sch_key {
 /* Rows that one or more evolve calls changed, without duplicates, in first-touched order. Zero-initialise. */
 struct sch_change {
 	struct sch_key key;
-	bool gone; /* the row left State */
+	bool gone;	/* the row left State */
+	size_t at, len; /* of the row as packed, in sch_changes.rows; LEN 0: not kept */
 };
 struct sch_changes {
 	struct sch_change *v;
 	size_t count, cap;
+	bool keep_rows;	    /* set by who wants the rows too: evolve packs each for the digest anyway */
+	struct mu_buf rows; /* older versions of a row among them */
 };
-void sch_changes_reset(struct sch_changes *c);
+void sch_changes_reset(struct sch_changes *c); /* KEEP_ROWS stays */
 void sch_changes_free(struct sch_changes *c);
+/* Appends row I, which is not gone, as the entry left it: to be called before the next entry is folded. 0 or
+ * MU_ENOENT. */
+int sch_changes_row(const struct sch_state *st, const struct sch_changes *c, size_t i, struct mu_buf *out);
 
 /* Appends the packed row to OUT; 0 or MU_ENOENT. */
 int sch_row_pack(const struct sch_state *st, const struct sch_key *key, struct mu_buf *out);

@@ -451,7 +451,9 @@ void sch__retouch(struct sch_state *st, struct sch_rec *old,
 		  struct sch_rec *fresh); /* FRESH takes OLD's place */
 void sch__flush(struct sch_state *st, struct sch_changes *changes);
 void sch__row_hash(const struct sch_key *key, const uint8_t *row, size_t len, struct mu_hash *ret);
-void sch__note(struct sch_changes *changes, uint32_t *at, const struct sch_key *key, bool gone);
+/* ROW: its bytes, NULL where it is gone or was not packed. */
+void sch__note(struct sch_changes *changes, uint32_t *at, const struct sch_key *key, bool gone,
+	       const struct mu_buf *row);
 
 /* rows.c */
 void sch__rec_key(const struct sch_rec *rec, struct sch_key *ret);

@@ -13,7 +13,7 @@ static int pack_rows(const struct sch_state *st, const struct sch_changes *chang
 		MU_CLEANUP(mu_buf_free) struct mu_buf row = {0};
 
 		if (!changes->v[i].gone)
-			code = sch_row_pack(st, &changes->v[i].key, &row);
+			code = sch_changes_row(st, changes, i, &row);
 		rows[i] = (struct view_row){.key = changes->v[i].key, .gone = changes->v[i].gone,
 					    .row = {row.len ? mu_arena_dup(arena, row.data, row.len) : NULL, row.len}};
 	}
@@ -26,7 +26,7 @@ int ctl_entry_fold(struct sch_state *st, struct mu_hash *chain, uint64_t pos, st
 		   struct view_entry *ret, struct mu_err *err)
 {
 	struct sch_at at = {.pos = pos};
-	struct sch_changes changes = {0};
+	struct sch_changes changes = {.keep_rows = true};
 	struct log_entry entry;
 	struct log_part part;
 	size_t cursor = 0, n = 0;

@@ -340,6 +340,7 @@ int main(int argc, char **argv)
 		return ctl_follow_run(c);
 	uv_loop_init(&c->loop);
 	c->waiting_tail = &c->waiting;
+	c->changes.keep_rows = true;
 	ctl_post_init(c);
 	start_or_die(c);
 	run(c);

@@ -153,7 +153,7 @@ void ctl_project_push(struct ctl *c, uint64_t pos, const struct log_entry *entry
 	if (!end)
 		abort();
 	for (size_t i = 0; i < changes->count; i++) {
-		if (!changes->v[i].gone && sch_row_pack(c->st, &changes->v[i].key, &rows))
+		if (!changes->v[i].gone && sch_changes_row(c->st, changes, i, &rows))
 			diag_fatal("A changed row of kind %u is not in State.", changes->v[i].key.kind);
 		end[i] = rows.len;
 	}

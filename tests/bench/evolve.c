@@ -49,7 +49,8 @@ static int apply(struct bench *b, const Mu__Event *e)
 	sch_entry_done(b->st, at.pos, b->now_usec, &b->changes);
 	for (size_t i = 0; i < b->changes.count; i++) {
 		mu_buf_reset(&b->row);
-		sch_row_pack(b->st, &b->changes.v[i].key, &b->row);
+		if (!b->changes.v[i].gone)
+			sch_changes_row(b->st, &b->changes, i, &b->row);
 		b->bytes += b->row.len;
 	}
 	if (rc || v.code) {

@@ -191,7 +191,7 @@ static void touched(struct sch_changes *c, const struct sch_key *key, bool gone)
 		c->v = realloc(c->v, c->cap * sizeof *c->v);
 		assert(c->v);
 	}
-	c->v[c->count++] = (struct sch_change){*key, gone};
+	c->v[c->count++] = (struct sch_change){.key = *key, .gone = gone};
 }
 
 void sch_changes_reset(struct sch_changes *c)

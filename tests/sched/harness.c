@@ -27,6 +27,7 @@ void h_open(struct harness *h, bool check)
 	h->st = sch_state_new();
 	h->now_usec = INT64_C(1790000000) * 1000000;
 	h->check = check;
+	h->changes.keep_rows = check;
 	h->budget = 1000000;
 }
 
@@ -355,6 +356,25 @@ static void check_components(struct harness *h, const Mu__JobRow *j)
 	}
 }
 
+/* What evolve kept of each changed row is the row. */
+static void check_kept(struct harness *h)
+{
+	struct mu_buf kept = {0}, row = {0};
+	for (size_t i = 0; i < h->changes.count; i++) {
+		if (h->changes.v[i].gone)
+			continue;
+		mu_buf_reset(&kept);
+		mu_buf_reset(&row);
+		sch_row_pack(h->st, &h->changes.v[i].key, &row);
+		if (sch_changes_row(h->st, &h->changes, i, &kept) || kept.len != row.len ||
+		    memcmp(kept.data, row.data, row.len) != 0)
+			h_fail(h, "a changed row of kind %u is not what evolve kept of it",
+			       h->changes.v[i].key.kind);
+	}
+	mu_buf_free(&kept);
+	mu_buf_free(&row);
+}
+
 static void check_starts(struct harness *h)
 {
 	struct mu_arena arena = {0};
@@ -383,6 +403,7 @@ bool h_invariants(struct harness *h)
 	sch_digest_walk(h->st, &walked);
 	if (memcmp(&kept, &walked, sizeof(kept)) != 0)
 		h_fail(h, "the digest kept is not the digest walked");
+	check_kept(h);
 	check_starts(h);
 	if (h->every > 1 && h->count % h->every)
 		return !h->failure[0];
