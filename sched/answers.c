@@ -28,11 +28,12 @@ bool sch__answer_stale(const struct sch_state *st, const Mu__RequestId *id)
 	       id->birth_usec < st->cluster->now_usec - SCH_ANSWER_AGE_USEC;
 }
 
-static void count(struct sch_state *st, const struct sch_answer *a, bool gone, struct sch_changes *changes)
+/* AT: where the answer stands in the change list, UINT32_MAX where it does not. */
+static void count(struct sch_state *st, const struct sch_answer *a, bool gone, struct sch_changes *changes,
+		  uint32_t *at)
 {
 	struct sch_key key;
 	struct mu_hash hash;
-	uint32_t at = UINT32_MAX;
 	sch__answer_key(a, &key);
 	mu_buf_reset(&st->scratch->row);
 	sch__answer_pack(a, &st->scratch->row);
@@ -41,10 +42,12 @@ static void count(struct sch_state *st, const struct sch_answer *a, bool gone, s
 		mu_hash_sum_sub(&st->sum, &hash);
 	else
 		mu_hash_sum_add(&st->sum, &hash);
-	sch__note(changes, &at, &key, gone, gone ? NULL : &st->scratch->row);
+	sch__note(changes, at, &key, gone, gone ? NULL : &st->scratch->row);
 }
 
-static void evict(struct sch_state *st, struct sch_changes *changes)
+/* FRESH was just noted at FRESH_AT; a request older than any answer that is kept goes again at once. */
+static void evict(struct sch_state *st, struct sch_changes *changes, const struct sch_answer *fresh,
+		  uint32_t fresh_at)
 {
 	for (uint32_t n = 0; n < SCH_EVICT_PER_ANSWER; n++) {
 		struct sch_answer *a = mu_map_seek(&st->answers, NULL, 0, 0, NULL, NULL);
@@ -52,8 +55,9 @@ static void evict(struct sch_state *st, struct sch_changes *changes)
 			   a->birth_usec >= st->cluster->now_usec - SCH_ANSWER_AGE_USEC))
 			return;
 		struct sch_key key;
+		uint32_t at = a == fresh ? fresh_at : UINT32_MAX;
 		sch__answer_key(a, &key);
-		count(st, a, true, changes);
+		count(st, a, true, changes, &at);
 		if (a->birth_usec > st->cluster->answer_floor_usec)
 			st->cluster->answer_floor_usec = a->birth_usec;
 		mu_map_del(&st->answers, key.bytes, key.len);
@@ -84,8 +88,10 @@ void sch__answer_keep(struct sch_state *st, const Mu__RequestId *id, const struc
 	uint8_t key[24];
 	if (!key_of(id, key) || mu_map_get(&st->answers, key, sizeof(key)))
 		return;
-	count(st, add(st, id->birth_usec, id->nonce.data, v->code, v->job, v->text, pos), false, changes);
-	evict(st, changes);
+	struct sch_answer *a = add(st, id->birth_usec, id->nonce.data, v->code, v->job, v->text, pos);
+	uint32_t at = UINT32_MAX;
+	count(st, a, false, changes, &at);
+	evict(st, changes, a, at);
 }
 
 void sch__answer_load(struct sch_state *st, const Mu__AnswerRow *row)
