@@ -116,6 +116,10 @@ GET(system_comment)
 {
 	text(out, is_step(c) ? "" : c->job->system_comment);
 }
+GET(container)
+{
+	text(out, is_step(c) ? c->step->container : SPEC->container);
+}
 GET(comment)
 {
 	text(out, is_step(c) ? "" : SPEC->comment);

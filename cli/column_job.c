@@ -392,6 +392,14 @@ GET(system_comment)
 {
 	text_or(out, c->job->system_comment, "(null)");
 }
+GET(container)
+{
+	text_or(out, SPEC->container, "");
+}
+GET(container_id)
+{
+	text_or(out, SPEC->container_id, "");
+}
 GET(comment)
 {
 	text_or(out, SPEC->comment, "(null)");

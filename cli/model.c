@@ -218,6 +218,8 @@ static void job_request(struct cli_json *j, const Mu__JobRow *job, const Mu__Job
 	json_text(j, "dependency", s->dependency);
 	json_text(j, "licenses", s->licenses);
 	json_text(j, "comment", s->comment);
+	json_text(j, "container", s->container);
+	json_text(j, "container_id", s->container_id);
 	json_text(j, "admin_comment", s->admin_comment);
 	json_text(j, "system_comment", job->system_comment);
 	json_text(j, "wckey", s->wckey);
@@ -522,6 +524,7 @@ void cli_model_history(struct cli_json *j, const struct cli *c, const Mu__HistRo
 	json_text(j, "job", s->comment);
 	json_text(j, "administrator", s->admin_comment);
 	json_object_end(j);
+	json_text(j, "container", s->container);
 	json_text(j, "submit_line", s->submit_line);
 	json_bytes(j, "working_directory", s->work_dir.data, s->work_dir.len);
 	json_array(j, "steps");

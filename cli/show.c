@@ -275,6 +275,14 @@ static void job_rest(struct scontrol *sc, struct record *r, const Mu__JobRow *j,
 		line(r);
 		mu_buf_printf(o, "Comment=%s", s->comment);
 	}
+	if (s->container && *s->container) {
+		line(r);
+		mu_buf_printf(o, "Container=%s", s->container);
+	}
+	if (s->container_id && *s->container_id) {
+		line(r);
+		mu_buf_printf(o, "ContainerID=%s", s->container_id);
+	}
 	if (s->admin_comment && *s->admin_comment) {
 		line(r);
 		mu_buf_printf(o, "AdminComment=%s", s->admin_comment);
@@ -480,6 +488,10 @@ static void show_one_step(struct scontrol *s, const Mu__StepRow *row, const Mu__
 	mu_buf_printf(&r.out, ",node=%u", row->node_count);
 	for (size_t k = 0; k < row->n_gres; k++)
 		mu_buf_printf(&r.out, ",gres/%s=%" PRIu64, row->gres[k]->name, row->gres[k]->count);
+	if (row->container) {
+		line(&r);
+		mu_buf_printf(&r.out, "Container=%s", row->container);
+	}
 	end_record(&r);
 	print_record(&r);
 }

@@ -370,6 +370,7 @@ int srun_fill_ask(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spec, int
 	ask->has_umask = ask->has_immediate = 1;
 	ask->umask = mask;
 	ask->immediate = cli_args_has(args, OPT_immediate);
+	ask->container = spec->container;
 	ask->has_time_limit_sec = spec->has_time_limit_sec;
 	ask->time_limit_sec = spec->time_limit_sec;
 	/* The name in the environment is the job's, not this step's. */

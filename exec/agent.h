@@ -13,6 +13,7 @@
  *   agent_prog.c     prolog, epilog, health check: the site's programs
  *   agent_look.c     what the steps here use now, for sstat
  *   agent_mail.c     what a job's owner is told by mail
+ *   agent_container.c  containers of steps: oci.conf, what is left of them
  *   agent_private.c  folders of a job's own in place of /tmp
  *   agent_gpu.c      the watcher of GPUs: faults, use
  *   agent_hold.c     allocations and steps on several nodes that live as long as a client's connection
@@ -119,6 +120,7 @@ struct agent_attempt {
 	bool end_on_disk; /* forced there, for nobody else had it */
 	bool private_removed;
 	bool prog_running;	     /* its prolog or epilog */
+	unsigned clearing;	     /* programs that take away what containers left */
 	Mu__AttemptEnded *early;     /* its end, while something of it is still there; in ARENA */
 	bool early_sent, early_told; /* on its way; a controller has it */
 };
@@ -229,7 +231,7 @@ void agent_attempt_prolog_ended(struct agent *a, struct agent_attempt *t, bool g
 void agent_attempt_epilog_ended(struct agent *a, struct agent_attempt *t, bool good, const char *detail);
 
 /* agent_prog.c */
-enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE, AGENT_MAIL, AGENT_REMOVE };
+enum agent_prog_kind { AGENT_PROLOG, AGENT_EPILOG, AGENT_HEALTH, AGENT_UNKILLABLE, AGENT_MAIL, AGENT_REMOVE, AGENT_CLEAR };
 /* Starts the program that PATTERN names (or all that it matches, one after another) for T, or for the node
  * where T is NULL. RET_RUNNING is false where nothing matches. 0, or why it cannot be started. */
 int agent_prog_start(struct agent *a, enum agent_prog_kind kind, const struct agent_attempt *t,
@@ -239,6 +241,9 @@ int agent_prog_mail(struct agent *a, const struct agent_attempt *t, const char *
 		    const char *to, const char *type, struct mu_err *err);
 /* Removes the folder PATH and all in it; agent_attempt_settle is called when that is over. */
 int agent_prog_remove(struct agent *a, const struct agent_attempt *t, const char *path, struct mu_err *err);
+/* Runs PROGRAM DIR STEP clear; agent_attempt_settle is called when that is over. */
+int agent_prog_clear(struct agent *a, const struct agent_attempt *t, const char *program, const char *dir,
+		     const char *step, struct mu_err *err);
 bool agent_prog_reaped(struct agent *a, pid_t pid, int status); /* false: it was none of these */
 void agent_prog_timer(struct agent *a);
 int64_t agent_prog_due(struct agent *a);
@@ -349,6 +354,15 @@ int agent_private_make(struct agent *a, struct agent_attempt *t, struct mu_err *
 void agent_private_order(const struct agent *a, const struct agent_attempt *t, Mu__StepOrder *o,
 			 struct mu_arena *arena);
 bool agent_private_remove(struct agent *a, struct agent_attempt *t); /* true: it goes on, T waits for it */
+
+/* agent_container.c */
+/* Puts the container of BUNDLE, relative to WORK_DIR, into O, whose devices are known; nothing where BUNDLE is NULL
+ * or empty. 0, or MU_EINVAL with what is wrong with oci.conf. */
+int agent_container_order(const struct agent *a, const struct agent_attempt *t, Mu__StepOrder *o,
+			  const char *bundle, ProtobufCBinaryData work_dir, struct mu_arena *arena,
+			  struct mu_err *err);
+/* The shepherd of S was killed: what its containers left is taken away, T waits for it. */
+void agent_container_clear(struct agent *a, struct agent_attempt *t, const struct agent_step *s);
 
 /* agent_look.c */
 bool agent_look_take(struct agent *a, struct agent_client *c);		  /* true when C stays */

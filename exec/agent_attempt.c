@@ -236,7 +236,7 @@ void agent_attempt_settle(struct agent *a, struct agent_attempt *t)
 {
 	struct mu_err err = {0};
 	bool over = t->phase == EXE_ENDING || (batch_of(t) && batch_of(t)->ended);
-	if (t->phase == EXE_ENDED || !over || t->steps_live || t->prog_running)
+	if (t->phase == EXE_ENDED || !over || t->steps_live || t->prog_running || t->clearing)
 		return;
 	if (t->group_made && !exe_cgroup_vanish(&a->host, t->cgroup) &&
 	    (exe_cgroup_kill(&a->host, t->cgroup, SETTLE_KILL_MSEC, &err) ||

@@ -267,6 +267,11 @@ int agent_launch_batch(struct agent *a, struct agent_attempt *t, struct mu_err *
 	}
 	Mu__StepOrder *o = agent_order_new(a, t, MU_STEP_BATCH, &arena);
 	agent_order_limits(o, &limits, &arena);
+	code = agent_container_order(a, t, o, spec->container, spec->work_dir, &arena, err);
+	if (code) {
+		mu_arena_free(&arena);
+		return code;
+	}
 	o->argv = mu_arena_alloc(&arena, (spec->n_argv + 1) * sizeof *o->argv);
 	o->argv[0] = text_bytes(&arena, mu_arena_printf(&arena, "%s/slurm_script", t->dir));
 	for (size_t i = 0; i < spec->n_argv; i++)
@@ -374,6 +379,7 @@ void agent_step_read_end(struct agent *a, struct agent_attempt *t, struct agent_
 		if (exe_cgroup_kill(&a->host, s->order->cgroup, 2000, &err) ||
 		    exe_cgroup_remove(&a->host, s->order->cgroup, &err))
 			diag_error("job %u step %s: %s", t->order->job, word, err.text);
+		agent_container_clear(a, t, s);
 	}
 	if (s->control >= 0)
 		close(s->control);
@@ -455,6 +461,7 @@ void agent_step_row(const struct agent *a, const struct agent_step *s, Mu__StepR
 	ret->gres = o->gres;
 	ret->n_gres = o->n_gres;
 	ret->submit_line = o->submit_line;
+	ret->container = o->container ? o->container->bundle : NULL;
 	if (!s->ended)
 		return;
 	const Mu__StepEnd *e = s->end;

@@ -20,7 +20,13 @@
 #include "proto/conf.h"
 #include "proto/states.h"
 
-enum { PROGS_MAX = 2 * AGENT_ATTEMPTS_MAX, FILES_MAX = 64, ENV_MAX = 160, HEALTH_LIMIT_SEC = 60 };
+enum {
+	PROGS_MAX = 2 * AGENT_ATTEMPTS_MAX,
+	FILES_MAX = 64,
+	ENV_MAX = 160,
+	HEALTH_LIMIT_SEC = 60,
+	CLEAR_LIMIT_SEC = 60
+};
 
 struct agent_prog {
 	struct agent_prog *next;
@@ -43,7 +49,8 @@ static const struct {
 		[AGENT_HEALTH] = {"HealthCheckProgram", "health_check"},
 		[AGENT_UNKILLABLE] = {"UnkillableStepProgram", "unkillable_step"},
 		[AGENT_MAIL] = {"MailProg", "mail"},
-		[AGENT_REMOVE] = {"rm", "remove"}};
+		[AGENT_REMOVE] = {"rm", "remove"},
+		[AGENT_CLEAR] = {"container", "clear"}};
 
 /* ---- what it is given ---- */
 
@@ -120,6 +127,8 @@ static int64_t limit_usec(const struct agent *a, enum agent_prog_kind kind)
 	int64_t sec = (int64_t)strtoul(mu_conf_get(a->live, "PrologEpilogTimeout", "65534"), NULL, 10);
 	if (kind == AGENT_HEALTH)
 		sec = HEALTH_LIMIT_SEC;
+	if (kind == AGENT_CLEAR)
+		sec = CLEAR_LIMIT_SEC;
 	if (kind == AGENT_REMOVE)
 		return 0;
 	return sec == 0 || sec >= 65534 ? 0 : sec * 1000000;
@@ -215,6 +224,19 @@ int agent_prog_remove(struct agent *a, const struct agent_attempt *t, const char
 	return prog_run(a, p, &running, err);
 }
 
+int agent_prog_clear(struct agent *a, const struct agent_attempt *t, const char *program, const char *dir,
+		     const char *step, struct mu_err *err)
+{
+	struct agent_prog *p = prog_new(a, AGENT_CLEAR, t, program, err);
+	bool running;
+	if (!p)
+		return err->code;
+	p->argv[1] = mu_arena_strdup(&p->arena, dir);
+	p->argv[2] = mu_arena_strdup(&p->arena, step);
+	p->argv[3] = "clear";
+	return prog_run(a, p, &running, err);
+}
+
 /* ---- ending ---- */
 
 static void finished(struct agent *a, struct agent_prog *p, bool good, const char *detail)
@@ -229,6 +251,9 @@ static void finished(struct agent *a, struct agent_prog *p, bool good, const cha
 		agent_attempt_epilog_ended(a, t, good, detail);
 	else if (t && p->kind == AGENT_REMOVE) {
 		t->prog_running = false;
+		agent_attempt_settle(a, t);
+	} else if (t && p->kind == AGENT_CLEAR) {
+		t->clearing--;
 		agent_attempt_settle(a, t);
 	} else if (p->kind == AGENT_HEALTH)
 		a->health_running = false;

@@ -281,8 +281,8 @@ static struct agent_step *step_of(struct agent_attempt *t, uint32_t step, bool l
 	return NULL;
 }
 
-/* The number that a step will have: the next one, or the one that it must have in common with its parts in other
- * components of a heterogeneous job. False where that is given already. */
+/* The number that a step will have: the next one, or the one that it must have in common with its parts in
+ * other components of a heterogeneous job. False where that is given already. */
 static bool next_number(const struct agent_attempt *t, const Mu__StepAsk *ask, uint32_t *ret)
 {
 	*ret = ask->has_step ? ask->step : t->record->next_step;
@@ -358,13 +358,19 @@ static void start_here(struct agent *a, struct agent_attempt *t, struct agent_cl
 		return;
 	}
 	uint32_t step = is_part ? p->whole->step : t->record->next_step;
-	if (!is_part)
-		take_number(t, step);
 	Mu__StepOrder *o = order_for(a, t, p, step);
 	put_part(o, part);
 	agent_bind_copy(o, &binding);
-	put_program(a, o, p);
 	agent_order_limits(o, &limits, &arena);
+	code = agent_container_order(a, t, o, p->ask->container, p->ask->work_dir, &arena, &err);
+	if (code) {
+		agent_refuse(c->fd, code, false, err.text);
+		mu_arena_free(&arena);
+		return;
+	}
+	if (!is_part)
+		take_number(t, step);
+	put_program(a, o, p);
 	o->has_leftover = o->has_is_part = 1;
 	o->is_part = is_part;
 	o->leftover =
@@ -416,6 +422,11 @@ static bool grant_parts(struct agent *a, struct agent_attempt *t, struct agent_c
 	}
 	o->gres = p->part[0]->gres;
 	o->n_gres = p->part[0]->n_gres;
+	if (p->ask->container && p->ask->container[0]) {
+		o->container = mu_arena_alloc(&arena, sizeof *o->container);
+		mu__container_order__init(o->container);
+		o->container->bundle = p->ask->container;
+	}
 	answer_granted(a, c, p, step, true);
 	agent_lead_add(t, o, arena, p->part, p->n_part);
 	return true;
@@ -478,8 +489,8 @@ static bool take_ask(struct agent *a, struct agent_client *c)
 					  .overlap = ask->overlap,
 					  .exact = ask->exact || ask->exclusive || ask->has_cpus_per_task};
 		int code = ask->part ? agent_place_part(&p, &err) : agent_place(&p, &err);
-		bool here = ask->part ||
-			    (p.n_part == 1 && !ask->as_parts && strcmp(p.part[0]->node, a->node) == 0);
+		bool here =
+		    ask->part || (p.n_part == 1 && !ask->as_parts && strcmp(p.part[0]->node, a->node) == 0);
 		if (code == 0 && here) {
 			start_here(a, t, c, &p, arena);
 			return false;

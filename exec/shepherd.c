@@ -159,6 +159,8 @@ static void reap(struct shep_step *s)
 	while (read(s->child_signal, info, sizeof info) > 0) {
 	}
 	for (pid_t pid; (pid = shep_usage_wait(s, &status)) > 0;) {
+		if (pid == s->clear_pid)
+			s->clear_pid = 0;
 		for (size_t i = 0; i < s->task_count; i++)
 			if (s->task[i].pid == pid && !s->task[i].ended)
 				task_ended(s, &s->task[i], status);
@@ -314,9 +316,11 @@ static void act_on_time(struct shep_step *s)
 		shep_end(s, END_TIME_LIMIT, 0, false);
 	if (s->phase == SHEP_ENDING && now >= s->kill_boot_usec)
 		s->phase = SHEP_CLEARING;
-	if (s->phase == SHEP_CLEARING) {
+	bool waits = s->clear_pid && now < s->clear_boot_usec;
+	if (s->phase == SHEP_CLEARING && !waits) {
 		s->clear_rounds++;
-		if (exe_cgroup_kill_once(&s->host, s->order->cgroup) == 0 && s->tasks_live == 0)
+		if (exe_cgroup_kill_once(&s->host, s->order->cgroup) == 0 && s->tasks_live == 0 &&
+		    !shep_container_clearing(s))
 			s->phase = SHEP_DRAINING;
 	}
 	if (s->phase == SHEP_DRAINING && shep_flow_drained(s)) {
@@ -553,13 +557,18 @@ int main(int argc, char **argv)
 		s.watch[i].peer.fd = -1;
 	for (int c = 0; c < EXE_CONTROLLERS; c++)
 		s.door.fd[c] = -1;
-	if (argc != 3) {
-		dprintf(2, "usage: muster-shepherd ATTEMPT_DIR STEP (started by muster-agent)\n");
+	bool clear = argc == 4 && strcmp(argv[3], "clear") == 0;
+	if (argc != 3 && !clear) {
+		dprintf(2, "usage: muster-shepherd ATTEMPT_DIR STEP [clear] (started by muster-agent)\n");
 		return 1;
 	}
 	if (open_step(&s, argv[1], argv[2], &err)) {
 		dprintf(2, "muster-shepherd: error: %s\n", err.text);
 		return 1;
+	}
+	if (clear) {
+		shep_container_clear(&s);
+		return 0;
 	}
 	s.lock = EXE_FD_LOCK;
 	fcntl(EXE_FD_LOCK, F_SETFD, FD_CLOEXEC);

@@ -64,19 +64,31 @@ static bool launching(const struct shep_task *t)
 struct signalled {
 	const struct shep_step *s;
 	int number;
+	bool runtimes; /* nothing but runtimes is there: they get it themselves */
 };
 static void signal_settled(void *arg, pid_t pid)
 {
 	const struct signalled *x = arg;
+	/* A container's processes get it once: their runtime, which is the task, would pass it on. */
 	for (size_t i = 0; i < x->s->task_count; i++)
-		if (x->s->task[i].pid == pid && launching(&x->s->task[i]))
+		if (x->s->task[i].pid == pid &&
+		    (launching(&x->s->task[i]) || (x->s->order->container && !x->runtimes)))
 			return;
 	kill(pid, x->number);
 }
 
+static void count_inside(void *arg, pid_t pid)
+{
+	struct signalled *x = arg;
+	for (size_t i = 0; i < x->s->task_count; i++)
+		if (x->s->task[i].pid == pid)
+			return;
+	x->runtimes = false;
+}
+
 void shep_signal(struct shep_step *s, int number, bool tasks_only)
 {
-	struct signalled settled = {s, number};
+	struct signalled settled = {s, number, true};
 	bool some = false;
 	for (size_t i = 0; i < s->task_count; i++) {
 		struct shep_task *t = &s->task[i];
@@ -89,7 +101,9 @@ void shep_signal(struct shep_step *s, int number, bool tasks_only)
 	}
 	if (tasks_only)
 		return;
-	if (some)
+	if (s->order->container)
+		exe_cgroup_each(&s->host, s->order->cgroup, count_inside, &settled);
+	if (some || s->order->container)
 		exe_cgroup_each(&s->host, s->order->cgroup, signal_settled, &settled);
 	else
 		exe_cgroup_signal(&s->host, s->order->cgroup, number);

@@ -399,11 +399,16 @@ static void child_run(struct shep_step *s, size_t index, struct shep_plan *p, co
 	if (dup2(f->in, 0) < 0 || dup2(f->out, 1) < 0 || dup2(f->err, 2) < 0)
 		child_fail(launch_fd, STAGE_GROUP);
 	set_limits(p);
+	struct mu_err err = {0};
+	if (o->container && shep_container_folder(s, &s->task[index], &err)) {
+		child_say("container", "", err.text);
+		_exit(1);
+	}
 	int stage = become_for_good(o, p);
 	if (stage >= 0)
 		child_fail(launch_fd, stage);
 	umask(o->has_umask ? o->umask : 022);
-	if (p->work_dir[0] && chdir(p->work_dir)) {
+	if (!o->container && p->work_dir[0] && chdir(p->work_dir)) {
 		dprintf(2, "slurmstepd: error: couldn't chdir to `%s': %s: going to /tmp instead\n",
 			p->work_dir, strerror(errno));
 		if (chdir("/tmp"))
@@ -417,6 +422,8 @@ static void child_run(struct shep_step *s, size_t index, struct shep_plan *p, co
 			index, getpid());
 	if (o->n_task_prolog)
 		shep_task_prologs(s, p);
+	if (o->container)
+		shep_container_enter(s, index, p, launch_fd);
 	int error = exec_along_path(p);
 	child_say("execve(): ", p->argv[0], strerror(error));
 	_exit(error == ENOENT || error == EACCES ? error : 126);

@@ -118,6 +118,9 @@ struct shep_step {
 	struct exe_cgroup_door door;
 	struct shep_plan *plan; /* NULL: nothing was started */
 	struct shep_pmi_step *pmi;
+	bool cleared;	/* what its containers leave is, or was, taken away */
+	pid_t clear_pid; /* by this process; 0: none */
+	int64_t clear_boot_usec;
 	struct shep_task *task;
 	size_t task_count, tasks_live;
 	int say_fd; /* the job's stderr file, for our own lines; -1: srun's connection */
@@ -181,6 +184,17 @@ void shep_login(struct shep_step *s, struct shep_plan *plan, size_t room, int sa
 /* Runs the prologs and lets their output change PLAN's environment. */
 void shep_task_prologs(struct shep_step *s, struct shep_plan *plan);
 void shep_task_epilogs(const struct shep_step *s, const struct shep_plan *plan);
+
+/* shepherd_container.c: for steps whose order has a container */
+/* In a task's child that is root still: makes the folder for the bundle's copy. 0, or why not. */
+int shep_container_folder(const struct shep_step *s, const struct shep_task *t, struct mu_err *err);
+/* In the child that is the user: copies the bundle for the task and either puts the runtime's call into PLAN's
+ * program, or runs it and ends with the container's exit. Does not come back where it fails. */
+void shep_container_enter(struct shep_step *s, size_t index, struct shep_plan *plan, int launch_fd);
+/* Takes away what the step's containers left, as the user, and their folders. Blocks on the runtime. */
+void shep_container_clear(struct shep_step *s);
+/* Starts that in a child, once; true while it runs, within CLEAR_SEC. */
+bool shep_container_clearing(struct shep_step *s);
 
 /* shepherd_flow.c */
 void shep_flow_open(struct shep_step *s, int fd);

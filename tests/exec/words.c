@@ -2,11 +2,117 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "exec/bundle.h"
 #include "exec/env.h"
 #include "exec/inventory.h"
 #include "exec/pattern.h"
 #include "proto/states.h"
 #include "tests/exec/check.h"
+
+static void json(void)
+{
+	/* What is read comes out in one way; what is no JSON is refused. */
+	const struct {
+		const char *text, *want; /* NULL: refused */
+	} row[] = {{" { \"a\" : [ 1 , -2.5e3, true,null , \"x\" ] } ", "{\"a\":[1,-2.5e3,true,null,\"x\"]}"},
+		   {"[]", "[]"},
+		   {"{\"\\u0061\":\"\\ud83d\\ude00\\n\\\"\"}", "{\"a\":\"\xf0\x9f\x98\x80\\u000a\\\"\"}"},
+		   {"{\"a\":1,\"a\":2}", "{\"a\":1,\"a\":2}"},
+		   {"", NULL},
+		   {"[1,]", NULL},
+		   {"{\"a\"}", NULL},
+		   {"{1:2}", NULL},
+		   {"[1] 2", NULL},
+		   {"truth", NULL},
+		   {"nul", NULL},
+		   {"-", NULL},
+		   {"1e", NULL},
+		   {"0x10", NULL},
+		   {"\"a", NULL},
+		   {"\"\\u0000\"", NULL},
+		   {"\"\\ud83d\"", NULL},
+		   {"\"\\q\"", NULL},
+		   {"\"\n\"", NULL}};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+		MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
+		struct mu_err err = {0};
+		struct exe_json *node = NULL;
+		size_t len = strlen(row[i].text);
+		char *text = mu_arena_alloc(&arena, len + 1);
+		memcpy(text, row[i].text, len);
+		int code = exe_json_parse((struct mu_view){(uint8_t *)text, len}, &arena, &node, &err);
+		CHECK((code == 0) == (row[i].want != NULL), "%s", row[i].text);
+		if (code == 0) {
+			exe_json_print(node, &out);
+			mu_buf_add(&out, "", 1);
+			CHECK(strcmp((char *)out.data, row[i].want) == 0, "%s", row[i].text);
+		}
+	}
+	char deep[2 * EXE_JSON_DEPTH + 2];
+	for (int levels = EXE_JSON_DEPTH; levels <= EXE_JSON_DEPTH + 1; levels++) {
+		MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+		struct exe_json *node;
+		memset(deep, '[', (size_t)levels);
+		memset(deep + levels, ']', (size_t)levels);
+		CHECK((exe_json_parse((struct mu_view){(uint8_t *)deep, 2 * (size_t)levels}, &arena, &node,
+				      NULL) == 0) == (levels == EXE_JSON_DEPTH),
+		      "%d levels", levels);
+	}
+}
+
+static void bundles(void)
+{
+	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf out = {0};
+	struct mu_err err = {0};
+	struct exe_json *config;
+	static const char text[] =
+	    "{\"root\":{\"path\":\"r\"},\"process\":{\"env\":[\"A=old\",\"B=kept\"],\"rlimits\":[1],\"cwd\":"
+	    "\"/c\"},"
+	    "\"mounts\":[{\"destination\":\"/in\",\"source\":\"/out\",\"options\":[\"gid=5\",\"ro\"]}],"
+	    "\"linux\":{\"resources\":{},\"cgroupsPath\":\"/x\",\"namespaces\":[{\"type\":\"network\"}]},"
+	    "\"hooks\":{\"prestart\":[],\"poststop\":[]},\"hostname\":\"old\",\"more\":1}";
+	char *argv[] = {"run", "it's", NULL}, *env[] = {"A=new", NULL}, *device[] = {"/dev/x0"};
+	const struct exe_bundle b = {.path = "/b",
+				     .argv = argv,
+				     .env = env,
+				     .node = "n1",
+				     .uid = 1000,
+				     .gid = 100,
+				     .umask = 18,
+				     .device = device,
+				     .devices = 1,
+				     .disable_hooks = "prestart,poststart"};
+	CHECK(exe_json_parse((struct mu_view){(uint8_t *)(uintptr_t)text, sizeof text - 1}, &arena, &config,
+			     &err) == 0,
+	      "%s", err.text);
+	CHECK(exe_bundle_mounts(config, "/in/deep") && exe_bundle_mounts(config, "/in"), "%s", err.text);
+	CHECK(!exe_bundle_mounts(config, "/inner") && !exe_bundle_mounts(config, "/"), "%s", err.text);
+	CHECK(exe_bundle_fill(config, &b, &arena, &err) == 0, "%s", err.text);
+	exe_json_print(config, &out);
+	mu_buf_add(&out, "", 1);
+	CHECK(strcmp((char *)out.data,
+		     "{\"root\":{\"path\":\"/b/r\"},\"process\":{\"cwd\":\"/c\",\"args\":[\"run\",\"it's\"],"
+		     "\"env\":[\"A=new\",\"B=kept\"],\"terminal\":false,\"user\":{\"uid\":0,\"gid\":0,"
+		     "\"umask\":18}},"
+		     "\"mounts\":[{\"destination\":\"/in\",\"source\":\"/out\",\"options\":[\"ro\"]},"
+		     "{\"destination\":\"/dev/x0\",\"type\":\"bind\",\"source\":\"/dev/"
+		     "x0\",\"options\":[\"bind\",\"nosuid\",\"noexec\"]}],"
+		     "\"linux\":{\"namespaces\":[{\"type\":\"network\"},{\"type\":\"user\"}],"
+		     "\"uidMappings\":[{\"containerID\":0,\"hostID\":1000,\"size\":1}],"
+		     "\"gidMappings\":[{\"containerID\":0,\"hostID\":100,\"size\":1}]},\"hooks\":{"
+		     "\"poststop\":[]},\"more\":1}") == 0,
+	      "%s", err.text);
+	struct exe_json *bare = exe_json_new(&arena, EXE_JSON_OBJECT, NULL);
+	CHECK(exe_bundle_fill(bare, &b, &arena, &err) == MU_EINVAL, "%s", err.text);
+	MU_CLEANUP(mu_buf_free) struct mu_buf line = {0};
+	const struct exe_oci_words w = {
+	    .bundle = "/b", .node = "n1", .step = "batch", .job = 7, .uid = 5, .argv = argv};
+	exe_oci_expand("%n.%j.%s.%t %U %b %@ %% %q %", &w, &line);
+	CHECK(strcmp((char *)line.data, "n1.7.batch.0 5 /b 'run' 'it'\\''s' % %q %") == 0, "%s", err.text);
+	CHECK(exe_oci_uses("kill %p", 'p') && !exe_oci_uses("kill %%p", 'p'), "%s", err.text);
+}
 
 static void patterns(void)
 {
@@ -226,6 +332,8 @@ static void limits(void)
 int main(void)
 {
 	limits();
+	json();
+	bundles();
 	patterns();
 	emulated_nodes();
 	environments();
