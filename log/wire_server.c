@@ -66,7 +66,7 @@ static const uint64_t in_bytes_max = 512ull << 20, out_bytes_max = 1ull << 30;
 enum state { ARMED_READ, READING, HANDLING, REPLYING, ARMED_WRITE, WRITING, GONE };
 
 /* One list for each span of time, so that every list is in the order of its deadlines. */
-enum list { LIST_FRESH, LIST_FRAME, LIST_SEND, LIST_IDLE, LISTS, LIST_NONE = LISTS };
+enum list { LIST_FRESH, LIST_FRAME, LIST_SEND, LIST_IDLE, LIST_CALL, LISTS, LIST_NONE = LISTS };
 
 struct wire_call {
 	struct wire_server *server;
@@ -376,13 +376,12 @@ struct scratch {
 	struct mu_buf body;
 };
 
-/* Hands a whole request to the handler. The connection is not touched after it, but by its key: the reply may
- * have come already. */
+/* Hands a whole request to the handler. The connection is not touched after it: the reply may have come
+ * already. */
 static void dispatch(struct wire_call *c, struct scratch *scratch)
 {
 	struct wire_server *s = c->server;
 	struct wire_peer peer = c->peer;
-	uint64_t key = (uint64_t)c->generation << 32 | c->slot;
 	mu_buf_free(&scratch->body);
 	scratch->body = c->in;
 	c->in = (struct mu_buf){0};
@@ -390,7 +389,7 @@ static void dispatch(struct wire_call *c, struct scratch *scratch)
 	pthread_mutex_lock(&s->lock);
 	s->in_bytes -= c->in_counted;
 	c->in_counted = 0;
-	unlist(c);
+	enlist(c, LIST_CALL);
 	s->stats.requests++;
 	bool busy =
 	    s->waiting >= s->max_waiting || (user_bound(c) && *waiting_of(c) * USER_SHARE >= s->max_waiting);
@@ -405,11 +404,6 @@ static void dispatch(struct wire_call *c, struct scratch *scratch)
 		return;
 	}
 	s->handler(s->arg, c, &peer, (struct mu_view){scratch->body.data, scratch->body.len});
-	pthread_mutex_lock(&s->lock);
-	c = find(s, key);
-	if (c && c->state == HANDLING)
-		arm(c, EPOLLRDHUP, EPOLL_CTL_MOD); /* Notice a client that leaves while it waits. */
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* 1: all LEN bytes of P are there (HAVE counts them), 0: not yet, -1: the connection is over. */
@@ -692,11 +686,18 @@ static void accept_some(struct wire_server *s, size_t i)
 	}
 }
 
-/* Cuts what is past its deadline. */
+/* Cuts what is past its deadline. A call that waits since the last time is watched from now on, to notice a
+ * client that leaves: most are answered long before, and need no word to the kernel. */
 static void sweep(struct wire_server *s)
 {
 	int64_t now = clock_mono_usec();
 	pthread_mutex_lock(&s->lock);
+	while (s->heads[LIST_CALL]) {
+		struct wire_call *c = s->heads[LIST_CALL];
+		unlist(c);
+		if (c->state == HANDLING)
+			arm(c, EPOLLRDHUP, EPOLL_CTL_MOD);
+	}
 	for (int list = 0; list < LISTS; list++)
 		while (s->heads[list] && s->heads[list]->deadline_usec <= now)
 			cut(s->heads[list]);

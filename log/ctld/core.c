@@ -34,6 +34,8 @@ static void fold(struct ctl *c, uint64_t pos, const struct log_entry *entry)
 		struct sch_verdict *verdict;
 		int code;
 
+		if (part.kind == LOG_PART_BLOB)
+			ctl_blob_committed(c, part.bytes);
 		if (part.kind != LOG_PART_EVENT)
 			continue;
 		verdict = verdict_slot(v);

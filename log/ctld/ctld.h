@@ -29,7 +29,7 @@ enum {
 	CTL_BATCH_EVENTS = 256,              /* events in one entry: 256 x 700 B stays under an entry's 256 KiB */
 	CTL_BATCH_BYTES = 200 * 1024,        /* leaves room for one blob of 48 KiB in an entry of 256 KiB */
 	CTL_BLOB_INLINE = 48 * 1024,         /* a larger blob rides in entries of its own before its event */
-	CTL_BLOBS_HELD = 4096,               /* hashes remembered, so that a submission need not ask the disk */
+	CTL_BLOBS_HELD = 4096,               /* hashes remembered, so that a submission need not carry its script again */
 	CTL_CONF_MAX = 240 * 1024,           /* a configuration, folded; the founding and its author fit beside it */
 	CTL_BLOB_MAX = 16 * 1024 * 1024,     /* scripts and environments above are refused */
 	CTL_PROJECT_MAX = 64 * 1024 * 1024,  /* bytes waiting for the projector before requests are refused as busy */
@@ -76,6 +76,7 @@ struct ctl_req {
 	uint64_t pos;
 	bool maybe_in_log;        /* proposed at least once: a give-up answer is "unknown" */
 	bool flying;              /* its id is in ctl.flying */
+	struct ctl_past *past;    /* what history said of jobs that it depends on (resolve.c), in arena */
 };
 
 /* One part of an entry being gathered. */
@@ -181,7 +182,7 @@ struct ctl {
 	bool decided_in_flight, tick_in_flight, level_in_flight, founded_in_flight;
 	uint64_t decide_void_pos; /* nothing to decide over this position */
 	struct ctl_verdicts ring[CTL_VERDICT_RING];
-	struct mu_hash blob_held[CTL_BLOBS_HELD]; /* blobs that the view has, by their first bytes; for a while (keep.c) */
+	struct mu_hash blob_held[CTL_BLOBS_HELD]; /* blobs committed lately, by their first bytes; for a while (keep.c) */
 	struct sch_changes changes;
 	struct mu_arena scratch;
 
@@ -246,15 +247,17 @@ void ctl_req_fail(struct ctl *c, struct ctl_req *req, int code, const char *text
 int ctl_conf_fits(const Mu__Config *config, struct mu_err *err); /* 0, or MU_ELIMIT with the sentence */
 void ctl_req_dispatch(struct ctl *c, struct ctl_req *req); /* core thread: takes REQ */
 void ctl_req_retry_waiting(struct ctl *c);
+void ctl_blob_committed(struct ctl *c, struct mu_view blob); /* need not be proposed again, for a while */
 void ctl_req_landed(struct ctl *c, struct ctl_req *req); /* all its events are settled: a copy of it may go on */
 void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to *reply);
 
 /* ---- propose.c ---- */
 /* Adds one event (and BLOBS before it) to the entry being gathered. REQ may be NULL. */
 void ctl_propose_event(struct ctl *c, const Mu__Event *event, struct ctl_req *req);
-/* Fills SUBMITTED->resolved, in ARENA, for its dependency: from State and from history. Core thread. 0 or
- * MU_EDEPENDENCY. */
-int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena, struct mu_err *err);
+/* Fills SUBMITTED->resolved, in REQ's arena, for its dependencies: from State and from history. Core thread. 0; CTL_LATER: history
+ * must be asked first, so REQ is with a reader and comes again by ctl_req_dispatch; MU_EDEPENDENCY, MU_EBUSY. */
+enum { CTL_LATER = 1 };
+int ctl_resolve(struct ctl *c, struct ctl_req *req, Mu__Submitted *submitted, struct mu_err *err);
 int ctl_propose_blob(struct ctl *c, struct mu_view blob);
 void ctl_propose_flush(struct ctl *c, bool force);
 struct ctl_verdicts *ctl_verdicts_at(struct ctl *c, uint64_t pos, bool make);

@@ -76,7 +76,7 @@ void ctl_keep_housekeeping(struct ctl *c)
 	span = view_keep_shortest_sec(c->view) * 1000;
 	if (!span)
 		return;
-	/* What view_blob_has said once holds for half of the span; it is asked again well before. */
+	/* A blob is kept for the span from when it was committed last; a leader sends it again well before that ends. */
 	if (now - k->blobs_msec > span / 4) {
 		memset(c->blob_held, 0, sizeof c->blob_held);
 		k->blobs_msec = now;

@@ -167,16 +167,23 @@ void ctl_req_from_peer(struct ctl *c, struct mu_view bytes, struct log_reply_to 
 }
 
 /* ---- blobs ---- */
+static struct mu_hash *blob_slot(struct ctl *c, const uint8_t *hash)
+{
+	return &c->blob_held[(hash[0] | (unsigned)hash[1] << 8) % CTL_BLOBS_HELD];
+}
+
+/* From memory alone: the view would know of older ones too, but its disk may be slow, and a blob that comes twice is kept once. */
 static bool blob_known(struct ctl *c, const uint8_t *hash)
 {
-	struct mu_hash *held = &c->blob_held[(hash[0] | (unsigned)hash[1] << 8) % CTL_BLOBS_HELD];
+	return !memcmp(blob_slot(c, hash)->b, hash, MU_HASH_BYTES);
+}
 
-	if (!memcmp(held->b, hash, MU_HASH_BYTES))
-		return true;
-	if (!view_blob_has(c->view, hash))
-		return false;
-	memcpy(held->b, hash, MU_HASH_BYTES);
-	return true;
+void ctl_blob_committed(struct ctl *c, struct mu_view blob)
+{
+	struct mu_hash hash;
+
+	mu_hash_bytes(blob.data, blob.len, &hash);
+	*blob_slot(c, hash.b) = hash;
 }
 
 /* Proposes DATA so that it can be read back under *hash; a large one becomes pieces and *hash is changed to their list's. */
@@ -233,9 +240,7 @@ static int take_blob(struct ctl *c, struct ctl_req *req, Mu__SubmitAsk *ask, pro
 		hash->data = mu_arena_dup(&req->arena, h.b, sizeof h.b);
 		return 0;
 	}
-	if (!blob_known(c, hash->data))
-		return mu_fail(err, MU_EPROTO, "The %s was not sent with the request.", what);
-	return 0;
+	return mu_fail(err, MU_EPROTO, "The %s was not sent with the request.", what);
 }
 
 /* ---- events of a request ---- */
@@ -296,7 +301,8 @@ static void lead_submit(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 	uint8_t key[32];
 	int code;
 
-	atomic_fetch_add(&c->n.submits, 1);
+	if (!req->past)
+		atomic_fetch_add(&c->n.submits, 1);
 	if (!ask->spec) {
 		ctl_req_fail(c, req, MU_EPROTO, "The submission has no job specification.");
 		return;
@@ -320,7 +326,9 @@ static void lead_submit(struct ctl *c, struct ctl_req *req, Mu__Event *event)
 	submitted.job_key.len = sizeof key;
 	event->kind_case = MU__EVENT__KIND_SUBMITTED;
 	event->submitted = &submitted;
-	code = ctl_resolve(c, &submitted, &req->arena, &err);
+	code = ctl_resolve(c, req, &submitted, &err);
+	if (code == CTL_LATER)
+		return;
 	if (!code)
 		code = sch_admit(c->st, event, &err);
 	if (code) {

@@ -1,5 +1,8 @@
 /* ctld/resolve.c: what the core needs of the past is put into the event before admission: how jobs ended that a
- * dependency names and that State has forgotten, or may forget before the event is folded. */
+ * dependency names and that State has forgotten, or may forget before the event is folded.
+ *
+ * The core never reads history itself, whose disk may be slow: it notes which jobs it must know of, a reader fills them in, and the
+ * request begins anew. */
 #include "log/ctld/ctld.h"
 
 #include <string.h>
@@ -30,6 +33,32 @@ static void add_job(Mu__Submitted *submitted, const Mu__JobRow *job, struct mu_a
 	r->exit_code = job->exit_code;
 	r->pos = job->end_pos;
 }
+
+enum {
+	PAST_WAIT_MSEC = 1000,	/* for the view to reach the State that asks */
+	PAST_FRESH_MSEC = 1000, /* jobs stay in State for longer after their end, so that none is missed between the two */
+	PAST_READS = 3		/* on a disk so slow that it is never fresh, the third answer must do */
+};
+
+/* What history says of job ID: noted by the core, filled in by a reader, in the request's arena. */
+struct ctl_past {
+	struct ctl_past *next;
+	uint32_t id;
+	bool asked; /* and not yet answered */
+	bool here;  /* State has some of the array's tasks, and may let them go meanwhile */
+	unsigned reads;
+	int64_t asked_msec;
+	int code;
+	struct mu_err err;
+	const Mu__JobRow *last; /* NULL: nothing is known */
+	char *done, *failed;	/* of an array: the tasks that ended so; else NULL */
+};
+
+/* A request on its way to a reader. */
+struct look {
+	struct ctl_req *req;
+	uint64_t pos;
+};
 
 /* What history has of one job, or of an array's jobs. */
 struct past {
@@ -113,33 +142,98 @@ static bool lists(const char *list, uint32_t task)
 	return found;
 }
 
-/* ITEM is about an array that State has in part or not at all, or about a job that it has not. */
-static int ask_history(struct ctl *c, Mu__Submitted *submitted, const struct mu_depend *item, bool here,
-		       struct mu_arena *arena, struct mu_err *err)
+static void read_past(struct ctl *c, struct ctl_past *p, struct mu_arena *arena)
 {
 	struct past past = {0};
 	bool array = false;
-	int code = from_history(c, item->job, &past, arena, err);
 
+	p->code = from_history(c, p->id, &past, arena, &p->err);
+	if (p->code || !past.count)
+		return;
+	p->last = past.row[past.count - 1];
 	for (size_t i = 0; i < past.count; i++)
-		array = array || past.row[i]->array_job == item->job;
-	if (code || !past.count)
-		return code;
-	if (!array) {
+		array = array || past.row[i]->array_job == p->id;
+	if (array) {
+		p->done = tasks_that(&past, p->id, true, arena);
+		p->failed = tasks_that(&past, p->id, false, arena);
+	}
+}
+
+static void looked(struct ctl *c, void *arg)
+{
+	struct look *l = arg;
+
+	for (struct ctl_past *p = l->req->past; p; p = p->next)
+		p->asked = false;
+	ctl_req_dispatch(c, l->req);
+}
+
+/* On a reader thread; the core does not touch the request meanwhile. */
+static void look(struct ctl *c, void *arg)
+{
+	struct look *l = arg;
+
+	(void)view_wait(c->view, l->pos, PAST_WAIT_MSEC);
+	for (struct ctl_past *p = l->req->past; p; p = p->next)
+		if (p->asked)
+			read_past(c, p, &l->req->arena);
+	ctl_post(c, looked, l);
+}
+
+/* What was read of job ID; asked, and empty, where it was not yet or too long ago. NULL: too many others were. */
+static struct ctl_past *past_of(struct ctl_req *req, uint32_t id, bool here)
+{
+	struct ctl_past *p = req->past;
+	int64_t now = ctl_mono_msec();
+	unsigned others = 0;
+
+	for (; p && p->id != id; p = p->next)
+		others++;
+	if (p && (p->asked || !p->here || p->reads == PAST_READS || now - p->asked_msec <= PAST_FRESH_MSEC))
+		return p;
+	if (!p && others == CTL_RESOLVED_MAX)
+		return NULL;
+	unsigned reads = p ? p->reads : 0;
+	struct ctl_past *next = p ? p->next : req->past;
+	if (!p)
+		req->past = p = mu_arena_alloc(&req->arena, sizeof *p);
+	*p = (struct ctl_past){
+		.next = next, .id = id, .asked = true, .here = here, .reads = reads + 1, .asked_msec = now};
+	return p;
+}
+
+static int too_many(struct mu_err *err)
+{
+	return mu_fail(err, MU_EDEPENDENCY, "A job may depend on at most %u jobs that have ended", CTL_RESOLVED_MAX);
+}
+
+/* ITEM is about an array that State has in part or not at all, or about a job that it has not. */
+static int ask_history(struct ctl_req *req, Mu__Submitted *submitted, const struct mu_depend *item, bool here,
+		       struct mu_err *err)
+{
+	struct ctl_past *p = past_of(req, item->job, here);
+	struct mu_arena *arena = &req->arena;
+
+	if (!p)
+		return too_many(err);
+	if (p->code)
+		return mu_fail(err, p->code, "%s", p->err.text);
+	if (p->asked || !p->last)
+		return 0;
+	if (!p->done) {
 		if (!item->has_task)
-			add_job(submitted, past.row[past.count - 1], arena);
+			add_job(submitted, p->last, arena);
 		return 0;
 	}
-	char *done = tasks_that(&past, item->job, true, arena), *failed = tasks_that(&past, item->job, false, arena);
 	if (!item->has_task) {
-		Mu__ResolvedParent *r = add(submitted, item->job, *failed ? JOB_FAILED : JOB_COMPLETED, arena);
-		if (here || *failed) { /* Each task by itself, where they differ. */
-			r->done = done;
-			r->failed = failed;
+		Mu__ResolvedParent *r = add(submitted, item->job, *p->failed ? JOB_FAILED : JOB_COMPLETED, arena);
+		if (here || *p->failed) { /* Each task by itself, where they differ. */
+			r->done = p->done;
+			r->failed = p->failed;
 		}
-	} else if (lists(done, item->task) || lists(failed, item->task)) {
+	} else if (lists(p->done, item->task) || lists(p->failed, item->task)) {
 		Mu__ResolvedParent *r =
-		    add(submitted, item->job, lists(done, item->task) ? JOB_COMPLETED : JOB_FAILED, arena);
+		    add(submitted, item->job, lists(p->done, item->task) ? JOB_COMPLETED : JOB_FAILED, arena);
 		r->has_task_index = 1;
 		r->task_index = item->task;
 	}
@@ -158,9 +252,10 @@ static bool is_resolved(const Mu__Submitted *submitted, const struct mu_depend *
 	return false;
 }
 
-static int resolve_one(struct ctl *c, Mu__Submitted *submitted, const char *text, struct mu_arena *arena,
+static int resolve_one(struct ctl *c, struct ctl_req *req, Mu__Submitted *submitted, const char *text,
 		       struct mu_err *err)
 {
+	struct mu_arena *arena = &req->arena;
 	struct mu_depends d = {0};
 	int code;
 
@@ -184,7 +279,7 @@ static int resolve_one(struct ctl *c, Mu__Submitted *submitted, const char *text
 		if (is_resolved(submitted, item))
 			continue;
 		if (submitted->n_resolved == CTL_RESOLVED_MAX)
-			return mu_fail(err, MU_EDEPENDENCY, "A job may depend on at most %u jobs that have ended", CTL_RESOLVED_MAX);
+			return too_many(err);
 		if (here ? item->has_task && job : job != NULL) {
 			if (mu_job_state_ended(job->state) && item->has_task) {
 				Mu__ResolvedParent *r = add(submitted, item->job, job->state, arena);
@@ -195,19 +290,29 @@ static int resolve_one(struct ctl *c, Mu__Submitted *submitted, const char *text
 			}
 			continue;
 		}
-		code = ask_history(c, submitted, item, here, arena, err);
+		code = ask_history(req, submitted, item, here, err);
 	}
 	return code;
 }
 
 /* The components of a heterogeneous job may depend on the same jobs, and on others. */
-int ctl_resolve(struct ctl *c, Mu__Submitted *submitted, struct mu_arena *arena, struct mu_err *err)
+int ctl_resolve(struct ctl *c, struct ctl_req *req, Mu__Submitted *submitted, struct mu_err *err)
 {
 	int code = 0;
+	bool asked = false;
 
 	submitted->n_resolved = 0;
 	for (size_t i = 0; i <= submitted->n_component && !code; i++)
-		code = resolve_one(c, submitted, (i ? submitted->component[i - 1] : submitted->spec)->dependency, arena,
+		code = resolve_one(c, req, submitted, (i ? submitted->component[i - 1] : submitted->spec)->dependency,
 				   err);
-	return code;
+	for (const struct ctl_past *p = req->past; p && !asked; p = p->next)
+		asked = p->asked;
+	if (code || !asked)
+		return code;
+	if (ctl_read_full(c))
+		return mu_fail(err, MU_EBUSY, "The controller has too many queries waiting; try again");
+	struct look *l = mu_arena_alloc(&req->arena, sizeof *l);
+	*l = (struct look){req, sch_pos(c->st)};
+	ctl_read_task(c, look, l);
+	return CTL_LATER;
 }

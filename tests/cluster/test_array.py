@@ -71,6 +71,26 @@ def test_array(t):
 
 
 @test(build="plain")
+def test_old_parents(t):
+    """Dependencies on jobs and tasks that State has let go: history answers for them."""
+    c = t.cluster(controllers=3, nodes=1, cpus=4, gpus=0, settings={"MinJobAge": "2"})
+    small = ["--mem=20", "-o", "/dev/null"]
+    good = c.sbatch(*small, "--wrap", "true", user=USER)
+    bad = c.sbatch(*small, "--wrap", "exit 3", user=USER)
+    many = c.sbatch(*small, "-a", "1-3", "--wrap", "test $SLURM_ARRAY_TASK_ID != 2", user=USER)
+    wait_until("State lets them go", 60, lambda: all(c.run("scontrol", "show", "job", j).code == 1 for j in (good, bad, many)))
+    after = c.sbatch(*small, "-d", "afterok:%d,afternotok:%d,afterok:%d_3" % (good, bad, many), "--wrap", "true", user=USER)
+    never = c.sbatch(*small, "-d", "afterok:%d" % bad, "--kill-on-invalid-dep=yes", "--wrap", "true", user=USER)
+    each = c.sbatch(*small, "-a", "2,3", "-d", "aftercorr:%d" % many, "--wrap", "true", user=USER)
+    equal(c.wait_ended(after)[after][0], "COMPLETED", "the job whose parents ended as it wants")
+    wait_until("the job without hope ends", 30, lambda: c.states(never)[never][0].startswith("CANCELLED"))
+    wait_until("task 3 ends", 30, lambda: "COMPLETED" in c.run("sacct", "-XnP", "-j", "%d_3" % each, "-o", "State").ok().out)
+    equal(c.run("squeue", "-h", "-j", "%d_2" % each, "-o", "%r").ok().out.strip(), "DependencyNeverSatisfied", "the task whose counterpart failed")
+    c.run("sbatch", *small, "-d", "afterok:999999", "--wrap", "true", user=USER).refused("dependency")
+    c.run("scancel", each).ok()
+
+
+@test(build="plain")
 def test_array_million(t):
     """A million tasks are submitted, listed and cancelled as one."""
     c = t.cluster(controllers=1, nodes=1, cpus=4, gpus=0, settings={"MaxArraySize": "1000001", "MaxJobCount": "1000010"})
