@@ -118,6 +118,29 @@ static int read_frame(const struct cli *c, int fd, struct stream_reader *reader,
 	}
 }
 
+static int connect_once(struct cli *c, const struct cli_door *door, bool *ret_remote, int *ret_fd,
+			struct mu_err *err)
+{
+	*ret_remote = !cli_door_local(c, door->node) && door->addr && door->port;
+	return stream_connect(
+	    *ret_remote
+		? mu_arena_printf(&c->arena, strchr(door->addr, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u",
+				  door->addr, door->port)
+		: mu_arena_printf(&c->arena, "ipc://%s/agent.%s.sock", c->conf.run_dir, door->node),
+	    CONNECT_MSEC, ret_fd, err);
+}
+
+bool cli_door_answers(struct cli *c, const struct cli_door *door)
+{
+	bool remote;
+	int fd = -1;
+
+	if (connect_once(c, door, &remote, &fd, NULL))
+		return false;
+	close(fd);
+	return true;
+}
+
 /* An agent that is being restarted is back in a moment. */
 static int reach(struct cli *c, const struct cli_door *door, bool *ret_remote, int *ret_fd,
 		 struct mu_err *err)
@@ -125,14 +148,7 @@ static int reach(struct cli *c, const struct cli_door *door, bool *ret_remote, i
 	int rc = MU_ECONNECT;
 
 	for (int tries = 0; tries < TRIES; tries++) {
-		*ret_remote = !cli_door_local(c, door->node) && door->addr && door->port;
-		rc = stream_connect(
-		    *ret_remote
-			? mu_arena_printf(&c->arena,
-					  strchr(door->addr, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u",
-					  door->addr, door->port)
-			: mu_arena_printf(&c->arena, "ipc://%s/agent.%s.sock", c->conf.run_dir, door->node),
-		    CONNECT_MSEC, ret_fd, err);
+		rc = connect_once(c, door, ret_remote, ret_fd, err);
 		if (rc != MU_ECONNECT || told_to_stop(c, AGAIN_MSEC))
 			break;
 	}

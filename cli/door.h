@@ -36,6 +36,8 @@ int cli_door_ask(struct cli *c, const struct cli_job *j, const struct cli_door *
 
 /* Fills DOOR's address where NODE has no socket here. */
 int cli_door_find(struct cli *c, struct cli_door *door, struct mu_err *err);
+/* Does DOOR's agent take connections at this moment? Does not wait for it. */
+bool cli_door_answers(struct cli *c, const struct cli_door *door);
 /* Asks DOOR's agent what the steps of J use there; BODY is a Mu__UsageAsk. RET lives in C's arena. 0, or a code
  * with a sentence. */
 int cli_door_look(struct cli *c, const struct cli_job *j, const struct cli_door *door, struct mu_view body,

@@ -133,7 +133,11 @@ int cli_sattach(struct cli *c, int argc, char **argv)
 	if (!rc)
 		rc = join(&s, id.step, &err);
 	if (rc) {
-		cli_error(c, "Could not join job step %s: %s", args.words[0], err.text);
+		/* A batch script has no streams to join: Slurm finds no layout for it and says so. */
+		if (id.step >= MU_STEP_BATCH && rc == MU_EJOBID)
+			cli_error(c, "Could not get job step info: %s", err.text);
+		else
+			cli_error(c, "Could not join job step %s: %s", args.words[0], err.text);
 		srun_hang_up(&s);
 		return 1;
 	}

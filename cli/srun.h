@@ -28,6 +28,8 @@ struct srun {
 	size_t conns;
 	int manager; /* the step manager's connection of a step on several nodes; -1: none */
 	struct stream_reader manager_reader;
+	int64_t manager_again_msec; /* its agent was restarted: when it is asked again; 0: it is there, or was given up */
+	int manager_tries;
 	struct mu_buf environment;
 	ProtobufCBinaryData programs; /* --multi-prog: the file's text */
 	Mu__StepGranted *granted;

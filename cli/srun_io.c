@@ -58,7 +58,8 @@ struct io {
 
 static void send_signal(struct io *io, int number);
 
-/* As in a pipe on one host the tasks get SIGPIPE once nobody reads their output, and those that ignore it go on. */
+/* As in a pipe on one host the tasks get SIGPIPE once nobody reads their output, and those that ignore it go
+ * on. */
 static void reader_gone(struct io *io, int which, int cause)
 {
 	if (which || cause != EPIPE)
@@ -95,8 +96,8 @@ static void put_all(struct io *io, int which, const uint8_t *data, size_t len)
 }
 
 /* In a step over components of a heterogeneous job the component's number comes first. */
-static void put_labelled(struct io *io, const struct srun *of, int which, uint16_t channel, const uint8_t *data,
-			 size_t len)
+static void put_labelled(struct io *io, const struct srun *of, int which, uint16_t channel,
+			 const uint8_t *data, size_t len)
 {
 	char label[32];
 	int n = io->srun->parts > 1
@@ -605,6 +606,49 @@ static void transmit(struct srun_conn *c)
 	}
 }
 
+/* ---- the step manager ---- */
+
+enum { MANAGER_TRIES = 25, MANAGER_PAUSE_MSEC = 1000 };
+
+/* An agent that was restarted holds what the step was given until its srun comes again. */
+static void lead_again(struct srun *s, int64_t now_msec)
+{
+	Mu__AttachAsk ask = MU__ATTACH_ASK__INIT;
+	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0};
+	struct mu_err err = {0};
+	Mu__StepGranted *granted;
+
+	if (!s->manager_again_msec || now_msec < s->manager_again_msec)
+		return;
+	/* Streams go on while it is away: one look, and no waiting. */
+	if (!cli_door_answers(s->cli, &s->job.first)) {
+		s->manager_again_msec =
+		    ++s->manager_tries < MANAGER_TRIES ? cli_mono_msec() + MANAGER_PAUSE_MSEC : 0;
+		return;
+	}
+	ask.has_job = ask.has_step = 1;
+	ask.job = s->job.job;
+	ask.step = s->granted->step;
+	mu_pb_pack(&ask.base, &body);
+	int rc =
+	    cli_door_ask(s->cli, &s->job, &s->job.first, STREAM_LEAD, (struct mu_view){body.data, body.len},
+			 &s->manager, &s->manager_reader, &granted, &err);
+	if (rc)
+		s->manager = -1;
+	s->manager_again_msec =
+	    rc > 0 && ++s->manager_tries < MANAGER_TRIES ? cli_mono_msec() + MANAGER_PAUSE_MSEC : 0;
+}
+
+static void manager_gone(struct srun *s)
+{
+	close(s->manager);
+	stream_reader_free(&s->manager_reader);
+	s->manager_reader = (struct stream_reader){0};
+	s->manager = -1;
+	s->manager_tries = 0;
+	s->manager_again_msec = cli_mono_msec() + 1;
+}
+
 /* --wait: the others get this long after the first task has ended. */
 static int time_left(struct io *io)
 {
@@ -635,13 +679,23 @@ static void serve(struct io *io, struct srun_conn *c, short events)
 static void loop(struct io *io)
 {
 	struct srun *s = io->srun;
-	struct pollfd *p = mu_arena_alloc(&io->cli->arena, (s->conns + 2) * sizeof *p);
+	struct pollfd *p = mu_arena_alloc(&io->cli->arena, (s->conns + 3 + s->parts) * sizeof *p);
 
 	for (size_t i = 0; i < s->conns; i++)
 		take_frames(io, &s->conn[i]); /* what came with the grant */
 	while (io->open && !io->left) {
 		int timeout = time_left(io);
 
+		for (size_t k = 0; k <= s->parts; k++) {
+			struct srun *of = k ? &s->part[k - 1] : s;
+
+			lead_again(of, cli_mono_msec());
+			if (of->manager_again_msec && (timeout < 0 || timeout > MANAGER_PAUSE_MSEC))
+				timeout = MANAGER_PAUSE_MSEC;
+			/* It says nothing before it is told that the step is over: only its end is looked
+			 * for. */
+			p[s->conns + 2 + k] = (struct pollfd){of->manager, POLLRDHUP, 0};
+		}
 		for (size_t i = 0; i < s->conns; i++) {
 			struct srun_conn *c = &s->conn[i];
 			bool more = c->to_send.len > c->sent;
@@ -652,8 +706,11 @@ static void loop(struct io *io)
 		p[s->conns] = (struct pollfd){io->signals, POLLIN, 0};
 		p[s->conns + 1] =
 		    (struct pollfd){io->stdin_open && stdin_room(io) ? STDIN_FILENO : -1, POLLIN, 0};
-		if (poll(p, s->conns + 2, timeout) < 0 && errno != EINTR)
+		if (poll(p, s->conns + 3 + s->parts, timeout) < 0 && errno != EINTR)
 			break;
+		for (size_t k = 0; k <= s->parts; k++)
+			if (p[s->conns + 2 + k].revents)
+				manager_gone(k ? &s->part[k - 1] : s);
 		if (p[s->conns].revents)
 			take_signals(io);
 		if (p[s->conns + 1].revents)
@@ -671,6 +728,7 @@ static void tell_manager(const struct io *io, struct srun *s, int code)
 	struct mu_buf body MU_CLEANUP(mu_buf_free) = {0}, out MU_CLEANUP(mu_buf_free) = {0};
 	struct stream_frame f;
 
+	lead_again(s, INT64_MAX);
 	if (s->manager < 0)
 		return;
 	m.has_exit_code = m.has_exit_signal = 1;
@@ -685,7 +743,10 @@ static void tell_manager(const struct io *io, struct srun *s, int code)
 
 int srun_stream(struct srun *s)
 {
-	struct io io = {.srun = s, .cli = s->cli, };
+	struct io io = {
+	    .srun = s,
+	    .cli = s->cli,
+	};
 	const char *wait = cli_args_value(s->args, OPT_wait_step);
 	uint32_t most;
 	int rc;

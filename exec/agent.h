@@ -87,6 +87,7 @@ struct agent_step {
 	bool lead_here; /* its part on this node was started and counts by itself */
 	Mu__StepPart **part; /* of a lead, in ARENA */
 	size_t n_part;
+	int64_t unled_boot_usec; /* a lead whose srun has not come again since a restart ends then; 0: it is led */
 	bool looked_at;	     /* its shepherd was asked what it uses */
 	Mu__StepState *look; /* its answer, in LOOK_ARENA */
 	struct mu_arena look_arena;
@@ -385,11 +386,18 @@ void agent_gpu_counts(const Mu__GpuReport *cards, struct mu_buf *out);
 int agent_hold_add(struct agent *a, struct agent_attempt *t, struct agent_client *c,
 		   enum agent_client_kind kind, uint32_t step, struct mu_err *err);
 void agent_hold_frame(struct agent *a, struct agent_client *c, const struct stream_frame *f);
+/* C, whose STREAM_LEAD is in c->ask, leads its step again; true when C stays. */
+bool agent_hold_lead(struct agent *a, struct agent_client *c);
+/* Ends leads of T that nobody leads any more. */
+void agent_hold_timer(struct agent *a, struct agent_attempt *t, int64_t now_boot_usec);
+int64_t agent_hold_due(const struct agent_attempt *t);
 void agent_hold_lost(struct agent *a, struct agent_client *c);			/* its connection ended */
 void agent_hold_over(struct agent *a, struct agent_attempt *t, uint32_t cause); /* tells T's holders */
 /* A lead with its parts; ORDER lies in ARENA, which the step takes over. */
 struct agent_step *agent_lead_add(struct agent_attempt *t, Mu__StepOrder *order, struct mu_arena arena,
 				  Mu__StepPart **part, size_t count);
+/* Takes up the lead that an earlier agent left in DIR; its srun has AGENT_HOLD_GRACE_USEC to come again. */
+void agent_lead_recover(struct agent *a, struct agent_attempt *t, int dir, const char *word);
 /* USAGE may be NULL; it is copied. */
 void agent_lead_end(struct agent_attempt *t, struct agent_step *s, int exit_code, int exit_signal,
 		    uint32_t cause, uint32_t by_uid, const Mu__Usage *usage);

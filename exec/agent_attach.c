@@ -21,6 +21,8 @@ static const struct agent_step *find(const struct agent_attempt *t, uint32_t ste
 static int judge(const struct agent_attempt *t, const Mu__AttachAsk *ask, const struct agent_step *s,
 		 struct mu_err *err)
 {
+	if (ask->step >= MU_STEP_BATCH)
+		return mu_fail(err, MU_EJOBID, "%s", mu_strerror(MU_EJOBID));
 	if (!s)
 		return mu_fail(err, MU_EJOBID, "StepId=%u.%u does not run", t->order->job, ask->step);
 	if (!s->lead && !s->order->streamed)

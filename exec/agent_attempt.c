@@ -695,6 +695,8 @@ void agent_attempts_timer(struct agent *a)
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
 		if (agent_mail_due(t) <= now)
 			agent_mail_timer(a, t, now);
+		if (agent_hold_due(t) <= now)
+			agent_hold_timer(a, t, now);
 		if (t->phase == EXE_RUNNING && t->warn_boot_usec && now >= t->warn_boot_usec)
 			warn(t);
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && now >= t->deadline_boot_usec)
@@ -712,6 +714,8 @@ int64_t agent_attempts_due(struct agent *a)
 	for (struct agent_attempt *t = a->attempt; t; t = t->next) {
 		if (agent_mail_due(t) < due)
 			due = agent_mail_due(t);
+		if (agent_hold_due(t) < due)
+			due = agent_hold_due(t);
 		if (t->phase == EXE_RUNNING && t->warn_boot_usec && t->warn_boot_usec < due)
 			due = t->warn_boot_usec;
 		if (t->phase == EXE_RUNNING && t->deadline_boot_usec && t->deadline_boot_usec < due)

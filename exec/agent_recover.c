@@ -146,9 +146,17 @@ static void recover_steps(struct agent *a, struct agent_attempt *t)
 		if (sscanf(e->d_name, "step_%15[a-z0-9].order%n", word, &end) == 1 && end > 0 &&
 		    e->d_name[end] == 0)
 			recover_step(a, t, dir, word);
+		end = 0;
+		if (sscanf(e->d_name, "step_%15[a-z0-9].lead%n", word, &end) == 1 && end > 0 &&
+		    e->d_name[end] == 0)
+			agent_lead_recover(a, t, dir, word);
 	}
 	if (d)
 		closedir(d);
+	for (struct agent_step *s = t->step; s; s = s->next)
+		for (const struct agent_step *part = t->step; s->lead && part; part = part->next)
+			if (!part->lead && part->order->step == s->order->step)
+				s->lead_here = true;
 }
 
 /* ---- attempts ---- */

@@ -560,7 +560,7 @@ static bool take_request(struct agent *a, struct agent_client *c, const struct s
 	if (f->kind == STREAM_PROOF)
 		return take_proof(c, f);
 	if (f->kind != STREAM_STEP_ASK && f->kind != STREAM_HOLD && f->kind != STREAM_USAGE_ASK &&
-	    f->kind != STREAM_ATTACH)
+	    f->kind != STREAM_ATTACH && f->kind != STREAM_LEAD)
 		return false;
 	int whole = stream_join(&c->ask, f);
 	if (whole == 0)
@@ -570,6 +570,7 @@ static bool take_request(struct agent *a, struct agent_client *c, const struct s
 		return false;
 	}
 	bool stays = whole == 1 && (f->kind == STREAM_HOLD	  ? take_hold(a, c)
+				    : f->kind == STREAM_LEAD	  ? agent_hold_lead(a, c)
 				    : f->kind == STREAM_USAGE_ASK ? agent_look_take(a, c)
 								  : take_ask(a, c));
 	mu_buf_free(&c->ask);

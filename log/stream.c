@@ -37,7 +37,7 @@ static void set_u32(uint8_t *p, uint32_t v)
 
 static bool is_kind(uint8_t kind)
 {
-	return (kind >= STREAM_STEP_ASK && kind <= STREAM_ATTACH) ||
+	return (kind >= STREAM_STEP_ASK && kind <= STREAM_LEAD) ||
 	       (kind >= STREAM_CONTROL_FIRST && kind <= STREAM_CONTROL_LAST);
 }
 static bool is_data(uint8_t kind)

@@ -52,6 +52,8 @@ enum stream_kind {
 	STREAM_PMI = 23,	   /* shepherd -> srun: what its tasks put before a fence; srun -> shepherds:
 				      everybody's. Pairs of texts, each	   ended by a NUL byte */
 	STREAM_ATTACH = 24,	   /* sattach -> agent: Mu__AttachAsk; answered by GRANTED or REFUSED */
+	STREAM_LEAD = 25,	   /* srun -> step manager that was restarted: Mu__AttachAsk, whose step it leads;
+				      answered by GRANTED (empty) or REFUSED */
 	STREAM_CONTROL_FIRST = 64, /* agent and shepherd (exec/shepherd.h) */
 	STREAM_CONTROL_LAST = 79
 };

@@ -73,7 +73,7 @@ def test_attach(t):
     step.say("still here")
     equal(step.lines(1), ["0 got still here"], "the step after a sattach was killed and others left")
     joined(c, second, step, "c")
-    for words, cause in ((("%d.7" % job,), "does not run"), (("--pty", name), "was not started with --pty"), ((str(job),), "Invalid job step id"),
+    for words, cause in ((("%d.7" % job,), "does not run"), (("--pty", name), "was not started with --pty"), ((str(job),), "Invalid job step id"), (("%d.batch" % job,), "Could not get job step info: Invalid job id specified"),
                          (("--pty", "--input-filter=0", name), "exclude each other"), (("--output-filter=x", name), "is no task number")):
         c.run("sattach", *words).refused(cause)
     refused = c.run("sattach", name, user=USER)

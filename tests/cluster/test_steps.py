@@ -331,3 +331,27 @@ def test_step_counts(t):
     made = "head -c %dM /dev/zero | openssl enc -aes-128-ctr -nosalt -iv 00 -K %s 2>/dev/null" % (mib, key)
     sums = [c.run("sh", "-c", made + " | %smd5sum" % through, timeout=60 + mib // 4).ok().out for through in ("", "srun -n1 cat | ")]
     equal(sums[1], sums[0], "the sum of %d MiB through srun" % mib)
+
+
+@test()
+def test_manager_restart(t):
+    """A step on two nodes keeps what it was given while its step manager is restarted; its srun leads it to its end."""
+    c = t.cluster(controllers=1, nodes=2, cpus=2)
+    job = job_of(c.run("salloc", "-N2", "-n4", "--no-shell", user=USER).ok().err)
+    first = subprocess.Popen(["setpriv", "--reuid", USER, "--regid", "nogroup", "--clear-groups", "srun", "--jobid=%d" % job, "-N2", "-n4", "--exact", "sh", "-c",
+                              "echo up; read word; exit 3"], env=local.environment(c.c), cwd=c.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True)
+    equal([first.stdout.readline() for _ in range(4)], ["up\n"] * 4, "its tasks")
+    c.kill("n1")
+    c.start("n1")
+    for node in ("n1", "n2"):
+        other = c.run("srun", "--jobid=%d" % job, "-w", node, "-N1", "-n1", "--exact", "--immediate", "echo", "given twice", user=USER)
+        check(other.code != 0 and not other.out and "are busy" in other.err, "another step on %s: %s %r %r", node, other.code, other.out, other.err)
+    first.communicate("end\n", timeout=60)
+    equal(first.returncode, 3, "srun's exit code")
+    c.run("srun", "--jobid=%d" % job, "-N2", "-n4", "--exact", "true", user=USER).ok()
+    c.run("scancel", job, user=USER).ok()
+    settle(c, job)
+    want = ["%d.0|FAILED|3:0" % job, "%d.1|COMPLETED|0:0" % job]
+    wait_until("the steps in the accounts", 30, lambda: [row for row in c.run("sacct", "-nP", "-j", job, "-o", "JobID,State,ExitCode").ok().out.split()
+                                                         if "." in row] == want)

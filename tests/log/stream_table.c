@@ -31,7 +31,7 @@ static void headers(void)
 	    {{0x40, 0, 0, 0, STREAM_STEP_ASK, 0, 0, 0}, 8, MU_EPROTO}, /* 1 GiB */
 	    {{0xff, 0xff, 0xff, 0xff, STREAM_STEP_ASK, 0, 0, 0}, 8, MU_EPROTO},
 	    {{0, 0, 0, 0, 0, 0, 0, 0}, 8, MU_EPROTO},
-	    {{0, 0, 0, 0, STREAM_ATTACH + 1, 0, 0, 0}, 8, MU_EPROTO},
+	    {{0, 0, 0, 0, STREAM_LEAD + 1, 0, 0, 0}, 8, MU_EPROTO},
 	    {{0, 0, 0, 0, STREAM_STEP_ASK, 1, 0, 0}, 8, 1},
 	    {{0, 0, 0, 0, STREAM_STEP_ASK, 2, 0, 0}, 8, MU_EPROTO},
 	    {{0, 0, 0, 0, STREAM_STDERR, 1, 0, 0}, 8, MU_EPROTO}, /* data needs no MORE */
