@@ -124,3 +124,24 @@ def test_ends_of_nodes(t):
     open(os.path.join(t.dir, "bad"), "w").close()
     job = c.sbatch("--mem", "60", "--requeue", "-o", "/dev/null", "--wrap", "true")
     check_end(c, "the prolog fails", job)
+
+
+@test()
+def test_ends_of_others(t):
+    """What ends for another job's sake, and what begins again."""
+    c = t.cluster(controllers=1, nodes=1, settings={"KillWait": "2", "PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE",
+                                                    "PartitionName": "high Nodes=n1 PriorityTier=9 MaxTime=INFINITE State=UP"})
+    urgent = ("-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "true")
+    script = "[ ${SLURM_RESTART_COUNT:-0} -gt 0 ] && exit 0; echo >%s; exec sleep 1000"
+    victim = Batch(c, "--exclusive", "--wrap", script % "first")
+    c.read("first", 60)
+    c.sbatch(*urgent)
+    victim.check("preempted, not to run again")
+    again = Batch(c, "--exclusive", "--requeue", "--wrap", script % "second")
+    c.read("second", 60)
+    c.sbatch(*urgent)
+    again.check("preempted, requeued, then exit 0")
+    asked = Batch(c, "--requeue", "--wrap", script % "third")
+    c.read("third", 60)
+    c.run("scontrol", "requeue", asked.job).ok()
+    asked.check("requeued on request, then exit 0")
