@@ -255,6 +255,8 @@ static Mu__StepOrder *order_for(struct agent *a, struct agent_attempt *t, struct
 	o->has_pmi = o->has_pmix = 1;
 	o->pmi = wants_mpi(a, ask, "pmi2");
 	o->pmix = wants_mpi(a, ask, "pmix");
+	o->has_pmix_job = 1;
+	o->pmix_job = t->order->n_het ? t->order->het[0]->job : t->order->job;
 	o->pmi_mapping = o->pmi || o->pmix ? p->whole->mapping : NULL;
 	put_whole(o, p->whole);
 	agent_task_programs(a, o, ask->task_prolog, ask->task_epilog, p->arena);

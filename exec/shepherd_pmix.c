@@ -22,7 +22,7 @@ static void run(const struct shep_step *s, int fd, const char *program)
 			o->pmi_mapping, index,	size,
 			"/tmp",		NULL};
 	char *env[] = {"PATH=/usr/bin:/bin", "HOME=/", NULL};
-	snprintf(nspace, sizeof nspace, "muster.%u.%u", o->job, o->step);
+	snprintf(nspace, sizeof nspace, "muster.%u.%u", o->pmix_job ? o->pmix_job : o->job, o->step);
 	snprintf(index, sizeof index, "%u", o->step_node_index);
 	snprintf(size, sizeof size, "%u", o->step_ntasks ? o->step_ntasks : (uint32_t)o->n_task);
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);

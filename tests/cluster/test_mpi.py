@@ -117,3 +117,22 @@ def test_mpirun(t):
         check([r.split()[:4] for r in ranks] == [w.split()[:4] for w in want] and {r.split()[4] for r in ranks} == {"n1", "n2"},
               "%s printed %r, %r", words[0], done.out, done.err[-500:])
         equal([r.split()[5] for r in ranks], ["4", "2", "3", "4"], "the ring of " + words[0])
+
+
+@test()
+def test_mpi_het(t):
+    """One ring over the components of a heterogeneous job, by PMI-2 and by PMIx."""
+    c = t.cluster(controllers=1, nodes=2, cpus=4, gpus=0)
+    ring = c.script(RING, name="ring")
+    own = {"HOME": c.home, "OMPI_MCA_btl": "tcp,self"}
+    kinds = [("pmi2", "mpich")] if shutil.which("mpiexec.mpich") else []
+    if shutil.which("mpirun.openmpi") and os.path.exists(os.path.join(os.environ["MUSTER_BUILD"], "exec", "muster-pmix")):
+        kinds.append(("pmix", "openmpi"))
+    if not kinds:
+        raise Skip("neither MPICH nor OpenMPI with muster-pmix is here")
+    for kind, library in kinds:
+        done = c.run("srun", "--mpi=" + kind, "-N1", "-n1", "-c4", ring, library, ":", "--mpi=" + kind, "-N1", "-n3", ring, library, user=USER, env=own).ok()
+        said = [line.split() for line in sorted(done.out.splitlines())]
+        equal([(words[1], words[3], words[5]) for words in said], [("0", "4", "4"), ("1", "4", "2"), ("2", "4", "3"), ("3", "4", "4")], "the ring by " + kind)
+        nodes = [words[4] for words in said]
+        check(nodes[0] != nodes[1] and len(set(nodes[1:])) == 1, "where they ran by %s: %s", kind, nodes)
