@@ -479,7 +479,7 @@ static const struct {
     {"bench", "submit [-c CLIENTS] [-n JOBS]", "submissions a second", muster_bench},
     {"key", "make DIR [NODE]", "draw the cluster's key, or a node's", key_make},
 };
-static const char *const history[] = {"replay", "sim", "audit", "whatif", "bisect", "restore"};
+static const char *const history[] = {"replay", "sim", "audit", "whatif", "bisect", "restore", "archive"};
 
 static void list_commands(FILE *out)
 {

@@ -160,7 +160,7 @@ int view_base_take(struct view *v, struct mu_view page, struct mu_err *err)
 static int staged_state(struct view *v, const Mu__Cut *cut, struct sch_state **ret, struct mu_err *err)
 {
 	struct mu_hash digest;
-	int code = view_state_at(v, cut->pos, ret, err);
+	int code = view__state_at(v, cut->pos, ret, err);
 
 	if (code)
 		return code;
@@ -206,4 +206,22 @@ int view_base_done(struct view *v, struct mu_err *err)
 	}
 	sch_state_free(st);
 	return code ? code : view__keep_open(v, err);
+}
+
+int view_base_begin(struct view *v, struct mu_err *err)
+{
+	MU_CLEANUP(mu_arena_free) struct mu_arena arena = {0};
+	MU_CLEANUP(view__archived_done) struct view_archived a = {0};
+	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
+	struct sch_state *st = NULL;
+	Mu__Cut *cut = NULL;
+	int code = view_pos(v) ? mu_fail(err, MU_EINVAL, "the view holds a history already")
+			       : read_staged(v, &arena, &cut, &a, &hold, err);
+
+	if (code == 0)
+		code = staged_state(v, cut, &st, err);
+	if (code == 0)
+		code = view_switch(v, st, &a.chain, err);
+	sch_state_free(st);
+	return code ? code : view_base_done(v, err);
 }

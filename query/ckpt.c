@@ -652,12 +652,17 @@ static int check_recorded(struct view *v, const struct sch_state *st, uint64_t p
 
 int view_state_at(struct view *v, uint64_t pos, struct sch_state **ret, struct mu_err *err)
 {
-	struct sch_state *st;
-	int code;
-
 	if (pos > view_pos(v))
 		return mu_fail(err, MU_ENOENT, "position %llu lies in the future: the log is at %llu",
 			       (unsigned long long)pos, (unsigned long long)view_pos(v));
+	return view__state_at(v, pos, ret, err);
+}
+
+int view__state_at(struct view *v, uint64_t pos, struct sch_state **ret, struct mu_err *err)
+{
+	struct sch_state *st;
+	int code;
+
 	if (pos < view__cut_pos(v))
 		return view__too_old(v, err);
 	st = sch_state_new();

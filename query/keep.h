@@ -46,5 +46,7 @@ int view_base_take(struct view *v, struct mu_view page, struct mu_err *err);
  * begins at that cut now and is filled in from there. 0; MU_ECORRUPT (the State there is not the one in the
  * statement), MU_EINVAL. By the writer's thread. */
 int view_base_done(struct view *v, struct mu_err *err);
+/* The same for a view with nothing in it: its present is the State at that cut. Where it fails the view is good for nothing. */
+int view_base_begin(struct view *v, struct mu_err *err);
 
 #endif

@@ -316,6 +316,8 @@ int view__ckpt_thin(struct view *v, uint64_t after, uint64_t upto, unsigned max,
 		    struct mu_err *err);
 void view__ckpt_stop(struct view *v, struct view_line *line); /* drops what is in the making */
 void view__ckpt_close(struct view *v, struct view_line *line);
+/* view_state_at, also of a position that is not applied yet but taken over (base.c). */
+int view__state_at(struct view *v, uint64_t pos, struct sch_state **ret, struct mu_err *err);
 /* Folds entries (sch_pos + 1)..TO of the archive into ST. */
 int view__fold(struct view *v, struct sch_state *st, uint64_t to, struct mu_err *err);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "log/ctld/archive.h"
 #include "log/ctld/setup.h"
 #include "log/ctld/sim.h"
 #include "log/ctld/restore.h"
@@ -24,6 +25,7 @@ static const char USAGE[] =
 	"  sim ...                   run the scheduler in virtual time over a workload: sim --help\n"
 	"  whatif ...                what would have been under other rules: whatif --help\n"
 	"  bisect ...                which event changed what jobs wait: bisect --help\n"
+	"  archive export|import ... history into a file, and back for reading: archive --help\n"
 	"  restore BACKUP DIR        make a controller's directory out of a backup: restore --help\n"
 	"  log verify [DIR]          recompute the hash chain; names the first position that is wrong\n"
 	"  log dump [DIR]            print every entry, a line for each part\n"
@@ -323,6 +325,8 @@ int main(int argc, char **argv)
 		return bisect_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "restore"))
 		return restore_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "archive"))
+		return archive_main(argc - 1, argv + 1);
 	options(&a, argc, argv);
 	if (optind >= argc) {
 		fputs(USAGE, stderr);
@@ -351,7 +355,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(word, "recover"))
 		code = recover(&a, conf);
 	else {
-		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, whatif, bisect, restore, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
+		fprintf(stderr, "muster: error: \"%s%s%s\" is no verb; replay, sim, whatif, bisect, restore, archive, audit replay, log verify, log dump, log tail and controller recover are\n", verb,
 			*word ? " " : "", word);
 		code = 1;
 	}

@@ -18,7 +18,8 @@ enum {
 
 struct ctl_keep {
 	bool busy;
-	int64_t again_msec, blobs_msec;
+	int64_t look_msec, again_msec, blobs_msec;
+	int64_t span; /* the shortest, when it was last looked at */
 	struct keep_round round;
 	int code;
 	struct mu_err err;
@@ -70,12 +71,14 @@ void ctl_keep_housekeeping(struct ctl *c)
 		if (!k)
 			abort();
 	}
-	if (k->busy || c->install || now < k->again_msec)
+	if (k->busy || c->install || now < k->look_msec)
 		return;
-	k->again_msec = now + LOOK_MSEC;
+	k->look_msec = now + MORE_MSEC;
 	span = view_keep_shortest_sec(c->view) * 1000;
-	if (!span)
+	/* Another configuration does not wait for the rest that the one before allowed. */
+	if (!span || (span == k->span && now < k->again_msec))
 		return;
+	k->span = span;
 	/* A blob is kept for the span from when it was committed last; a leader sends it again well before that ends. */
 	if (now - k->blobs_msec > span / 4) {
 		memset(c->blob_held, 0, sizeof c->blob_held);

@@ -24,7 +24,7 @@ ROOMS = {
     "log/wire": (["proto/base/"] + ["log/%s%s" % (w, end) for w in WIRE for end in "._"],
                  ["uv.h", "sodium", "munge.h", "protobuf-c/", "systemd/"]),
     "log": (["proto/base/", "log/"], ["uv.h", "raft.h", "raft/", "sodium", "protobuf-c/"]),
-    "query": (["query/", "sched/", "proto/"], ["rocksdb/"]),
+    "query": (["query/", "sched/", "proto/"], ["rocksdb/", "zstd.h"]),
     "log/ctld": (["log/", "sched/", "query/", "proto/"], ["uv.h", "protobuf-c/"]),
     "exec": (["exec/", "proto/"] + ["log/%s." % w for w in WIRE], ["hwloc", "protobuf-c/"]),
     "cli": (["cli/", "proto/", "log/entry."] + ["log/%s." % w for w in WIRE if w not in ("loop", "clock", "metrics", "fdpass")], ["protobuf-c/"]),
