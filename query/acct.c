@@ -7,6 +7,7 @@
  * now. */
 #include "query/answer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "proto/states.h"
@@ -285,11 +286,13 @@ static size_t choose_index(const struct answer *a, uint8_t *out)
 	const Mu__Query *q = a->query;
 	uint8_t key[1 + 128 + 1 + 16];
 	const char *name = "";
+	char uid[16];
 	uint8_t kind = 'E';
 
-	if (q->n_user == 1 && q->n_uid == 0) {
-		kind = 'U';
-		name = q->user[0];
+	if (q->n_uid == 1 && q->n_user == 0) {
+		(void)snprintf(uid, sizeof uid, "%u", q->uid[0]);
+		kind = 'I';
+		name = uid;
 	} else if (q->n_account == 1) {
 		kind = 'A';
 		name = q->account[0];

@@ -25,7 +25,7 @@ enum {
 	JOB_END_DETAIL = 67,
 	JOB_END_POS = 73,
 };
-enum { HIST_JOB = 1, HIST_STEP = 2, STEP_NUMBER = 3, STEP_KEY = 12 };
+enum { HIST_JOB = 1, HIST_STEP = 2, STEP_NUMBER = 3, STEP_KEY = 12, REINDEX_BATCH = 10000 };
 
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
 		       uint32_t record)
@@ -55,12 +55,16 @@ uint32_t view__record(const struct pick_job *job)
 static void index_record(struct view *v, rocksdb_writebatch_t *wb, const struct pick_job *job, uint32_t id,
 			 uint32_t record, uint64_t pos, bool put)
 {
-	static const uint8_t kinds[4] = {'E', 'U', 'A', 'R'};
-	char array[16];
+	static const uint8_t kinds[4] = {'E', 'I', 'A', 'R'};
+	char array[16], uid[16];
 	/* Readers ask for all that belongs to an array, or to a heterogeneous job, by one number. */
 	uint32_t family = job->array_job ? job->array_job : job->het_job;
-	int len = snprintf(array, sizeof array, "%u", family);
-	const struct mu_view names[4] = {{0}, job->user, job->account, {(const uint8_t *)array, (size_t)len}};
+	int len = snprintf(array, sizeof array, "%u", family),
+	    uid_len = snprintf(uid, sizeof uid, "%u", job->uid);
+	const struct mu_view names[4] = {{0},
+					 {(const uint8_t *)uid, (size_t)uid_len},
+					 job->account,
+					 {(const uint8_t *)array, (size_t)len}};
 	uint8_t key[1 + 128 + 1 + 16], value[16];
 
 	mu_put_be64(value, (uint64_t)job->submit_usec);
@@ -449,6 +453,42 @@ int view__hist_strip(struct view *v, rocksdb_writebatch_t *wb, const uint8_t key
 	if (value.len != hold.len)
 		view__put(v, wb, VIEW_HIST, key, 8, value.data, value.len);
 	return 0;
+}
+
+/* Format 1 had an index by the users' names, which nobody asked by, and none by their numbers. */
+int view__hist_reindex(struct view *v, struct mu_err *err)
+{
+	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
+	const struct mu_view none = {0};
+	rocksdb_writebatch_t *wb = rocksdb_writebatch_create();
+	int code = 0;
+
+	view__del_range(v, wb, VIEW_INDEX, (struct mu_view){(const uint8_t *)"U", 1},
+			(struct mu_view){(const uint8_t *)"V", 1});
+	view__scan(v, NULL, VIEW_HIST, none, none, &scan);
+	for (unsigned n = 1; code == 0 && view__scan_valid(&scan); view__scan_next(&scan), n++) {
+		struct mu_view key = view__scan_key(&scan), value = view__scan_value(&scan), face;
+		struct pick_job job;
+		if (key.len != 8 || value.len <= VIEW_HIST_HEAD)
+			continue;
+		face = pick_bytes((struct mu_view){value.data + VIEW_HIST_HEAD, value.len - VIEW_HIST_HEAD},
+				  HIST_JOB);
+		if (!face.len)
+			continue; /* Steps alone are in no index. */
+		pick_job(face, &job);
+		index_record(v, wb, &job, mu_get_be32(key.data), mu_get_be32(key.data + 4),
+			     mu_get_be64(value.data), true);
+		if (n % REINDEX_BATCH)
+			continue;
+		code = view__write(v, wb, "indexing history", err);
+		rocksdb_writebatch_clear(wb);
+	}
+	if (code == 0)
+		code = view__scan_end(&scan, "reading history", err);
+	if (code == 0)
+		code = view__write(v, wb, "indexing history", err);
+	rocksdb_writebatch_destroy(wb);
+	return code;
 }
 
 int view_hist_read(struct view *v, struct mu_buf *cursor, size_t max, struct mu_buf *out, bool *ret_more,

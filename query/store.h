@@ -13,7 +13,7 @@
  * checkpoint before, u64 rows: index of complete checkpoints (type: 0 full, 1 delta) rows   kind, key -> row;
  * kind | 0x80 for the rows of the history being filled in hist   be32 job, be32 record -> u64 pos, u8 flags,
  * HistRow index  'T' be64 usec, be64 pos -> "" 'E' be64 end_usec, be32 job, be32 record -> u64 submit_usec,
- * u64 pos 'U' user NUL, then as 'E'; 'A' account NUL, then as 'E'; 'J', 'N', 'V', 'X': moment.c
+ * u64 pos 'I' uid in decimal NUL, then as 'E'; 'A' account NUL, then as 'E'; 'J', 'N', 'V', 'X': moment.c
  * 'R' array NUL be64 0, be32 job, be32 record: ended jobs of an array entry  be64 pos -> chain, digest, u8 digest
  * known, 32 header bytes, u32 parts, per part: u8 kind, leaf, u32 length part   be64 pos, be32 n -> bytes of
  * an event, or the 32-byte hash of a blob; empty: forgotten blob   hash -> bytes (the family is compressed
@@ -47,7 +47,7 @@ enum view_cf {
 };
 
 enum {
-	VIEW_FORMAT = 1,
+	VIEW_FORMAT = 2,
 	VIEW_HEADER = 32,     /* an entry's header, as log/entry.h draws it */
 	VIEW_PART_HEADER = 8, /* u32 length, u8 kind, three zero bytes */
 	VIEW_PART_EVENT = 1,
@@ -258,6 +258,8 @@ uint32_t view__record(const struct pick_job *job);
 /* Appends to an encoded JobRow what makes nodes and exit of a run before count for nothing. */
 void view__clear_run(struct mu_buf *job);
 int view__hist(struct view_batch *b, const struct view_entry *entry, struct mu_err *err);
+/* Brings the indexes of format 1 to this one's. */
+int view__hist_reindex(struct view *v, struct mu_err *err);
 int view__hist_take(struct view *v, struct mu_view key, struct mu_view value, struct mu_err *err);
 size_t view__index_key(uint8_t *out, uint8_t kind, struct mu_view name, int64_t usec, uint32_t job,
 		       uint32_t record);

@@ -90,23 +90,29 @@ static int open_store(struct view *v, const char *dir, struct mu_err *err)
 	return 0;
 }
 
-/* A new directory gets the format's number; another number is refused. */
+/* A new directory gets the format's number, and so does one of the format before, whose indexes are made
+ * anew; another number is refused. */
 static int check_format(struct view *v, const char *dir, struct mu_err *err)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf hold = {0};
 	uint8_t number[4];
 	int code = view__get(v, NULL, VIEW_META, "format", 6, &hold, err);
+	uint32_t format = code == 0 && hold.len == 4 ? mu_get_be32(hold.data) : 0;
 
-	if (code == 0 && hold.len == 4 && mu_get_be32(hold.data) == VIEW_FORMAT)
+	if (format == VIEW_FORMAT)
 		return 0;
-	if (code == 0)
-		return mu_fail(err, MU_EVERSION,
-			       "the view in %s has format %u; this version reads and writes format %d", dir,
-			       hold.len == 4 ? mu_get_be32(hold.data) : 0, VIEW_FORMAT);
-	if (code != MU_ENOENT)
+	if (code == 0 && (format != VIEW_FORMAT - 1 || v->read_only))
+		return mu_fail(
+		    err, MU_EVERSION, "the view in %s has format %u; this version reads format %d%s", dir,
+		    format, VIEW_FORMAT,
+		    format == VIEW_FORMAT - 1 ? ": a start of its controller brings it there" : "");
+	if (code && code != MU_ENOENT)
 		return code;
 	if (v->read_only)
 		return mu_fail(err, MU_ENOENT, "%s holds no view yet", dir);
+	code = code ? 0 : view__hist_reindex(v, err);
+	if (code)
+		return code;
 	mu_put_be32(number, VIEW_FORMAT);
 	rocksdb_writebatch_t *wb = rocksdb_writebatch_create();
 	view__put(v, wb, VIEW_META, "format", 6, number, sizeof number);

@@ -1,6 +1,7 @@
 /* tests/sim/year.c: a generated site's history, asked about itself. Of every job `why` tells spans that add
  * up to its wait, and each with the reason that the queue showed then. Every decision comes out again; an
  * altered one, an altered byte and a decision of another planner are each found for what they are.
+ * A user's accounts are those that all have of him, also of a store that an older version wrote.
  *
  * Usage: year [SEED [JOBS]]; without JOBS MUSTER_SIZE_YEAR_JOBS says how many, else 150. */
 #include <assert.h>
@@ -353,6 +354,62 @@ static void reasons(const char *dir)
 	view_close(v);
 }
 
+/* ---- the accounts of one user ---- */
+
+/* Runs in history, by UID or (NULL) by nobody; a page after the other. */
+static uint32_t runs_of(struct view *v, const uint32_t *uid, uint32_t per_uid[], uint32_t users)
+{
+	Mu__Query q = MU__QUERY__INIT;
+	uint32_t runs = 0;
+	uint8_t after[256];
+	bool more = true;
+
+	q.has_what = q.has_duplicates = q.duplicates = q.has_page_bytes = 1;
+	q.what = MU__WHAT__WHAT_ACCT;
+	q.page_bytes = 1 << 16;
+	q.uid = (uint32_t *)uid;
+	q.n_uid = uid != NULL;
+	while (more) {
+		struct mu_arena arena = {0};
+		struct mu_err err = {0};
+		Mu__Rows rows = MU__ROWS__INIT;
+		ok(query_rows(v, &q, &ROOT, &arena, &rows, &err), &err, "accounts");
+		for (size_t i = 0; i < rows.n_row; i++) {
+			Mu__HistRow *h = (Mu__HistRow *)mu_pb_unpack(
+			    &mu__hist_row__descriptor, rows.row[i].data, rows.row[i].len, &arena);
+			expect(h && h->job->uid >= 1000 && h->job->uid < 1000 + users &&
+				   (!uid || h->job->uid == *uid),
+			       "a record of somebody else");
+			if (per_uid)
+				per_uid[h->job->uid - 1000]++;
+		}
+		runs += (uint32_t)rows.n_row;
+		more = rows.next_key.len > 0;
+		expect(rows.next_key.len <= sizeof after, "a page key");
+		if (more)
+			memcpy(after, rows.next_key.data, rows.next_key.len);
+		q.has_after_key = more;
+		q.after_key = (ProtobufCBinaryData){.len = rows.next_key.len, .data = after};
+		mu_arena_free(&arena);
+	}
+	return runs;
+}
+
+static void users(const char *dir)
+{
+	struct view *v = opened(dir);
+	uint32_t of[8] = {0}, all = runs_of(v, NULL, of, 8), sum = 0;
+
+	for (uint32_t i = 0; i < 8; i++) {
+		uint32_t uid = 1000 + i;
+		expect(runs_of(v, &uid, NULL, 8) == of[i],
+		       "a user's own records are not those that all have of him");
+		sum += of[i];
+	}
+	expect(all && sum == all, "nobody ran anything");
+	view_close(v);
+}
+
 /* ---- decisions made again ---- */
 
 enum twist { PLAIN, OTHER_DECISION, OTHER_PLANNER };
@@ -430,12 +487,14 @@ static int audited(const char *dir, struct hist_audit *ret, uint64_t *ret_bad)
 	return code;
 }
 
-/* One byte of the event that NEEDLE begins is another: in whatever rows of the store hold it. */
-static unsigned flip(const char *dir, const uint8_t *needle, size_t len)
+/* Sees each row of the store, and may put another value there; the rows that were changed or dropped. */
+enum row_fate { KEEP, CHANGE, DROP };
+typedef enum row_fate (*store_row)(struct mu_view key, uint8_t *value, size_t len, void *arg);
+static unsigned each_row(const char *dir, store_row fn, void *arg)
 {
 	char path[256], *error = NULL;
 	size_t families = 0;
-	unsigned flipped = 0;
+	unsigned changed = 0;
 	rocksdb_options_t *o = rocksdb_options_create();
 
 	snprintf(path, sizeof path, "%s/view", dir);
@@ -456,17 +515,19 @@ static unsigned flip(const char *dir, const uint8_t *needle, size_t len)
 			size_t key_len, value_len;
 			const char *key = rocksdb_iter_key(it, &key_len),
 				   *value = rocksdb_iter_value(it, &value_len);
-			const char *found = memmem(value, value_len, needle, len);
-			if (!found)
-				continue;
-			char *other = malloc(value_len);
+			uint8_t *other = malloc(value_len + 1);
 			assert(other);
 			memcpy(other, value, value_len);
-			other[found - value + (ptrdiff_t)len - 1] ^= 1;
-			rocksdb_put_cf(db, wo, cf[i], key, key_len, other, value_len, &error);
-			expect(!error, "the store takes no byte");
+			enum row_fate fate =
+			    fn((struct mu_view){(const uint8_t *)key, key_len}, other, value_len, arg);
+			if (fate == CHANGE)
+				rocksdb_put_cf(db, wo, cf[i], key, key_len, (const char *)other, value_len,
+					       &error);
+			else if (fate == DROP)
+				rocksdb_delete_cf(db, wo, cf[i], key, key_len, &error);
+			expect(!error, "the store takes no row");
+			changed += fate != KEEP;
 			free(other);
-			flipped++;
 		}
 		rocksdb_iter_destroy(it);
 	}
@@ -477,7 +538,47 @@ static unsigned flip(const char *dir, const uint8_t *needle, size_t len)
 	rocksdb_close(db);
 	rocksdb_list_column_families_destroy(names, families);
 	rocksdb_options_destroy(o);
-	return flipped;
+	return changed;
+}
+
+/* One byte of the event ARG is another: in whatever rows of the store hold it. */
+static enum row_fate flip(struct mu_view key, uint8_t *value, size_t len, void *arg)
+{
+	const struct mu_buf *event = arg;
+	uint8_t *found = memmem(value, len, event->data, event->len);
+
+	(void)key;
+	if (found)
+		found[event->len - 1] ^= 1;
+	return found ? CHANGE : KEEP;
+}
+
+/* Format 1 had no index by uid: "I", digits, and 17 bytes more. */
+static enum row_fate format_before(struct mu_view key, uint8_t *value, size_t len, void *arg)
+{
+	bool is = key.len == 6 && !memcmp(key.data, "format", 6);
+
+	(void)arg;
+	if (is)
+		value[len - 1]--;
+	return is										? CHANGE
+	       : key.len > 18 && key.data[0] == 'I' && key.data[1] >= '0' && key.data[1] <= '9' ? DROP
+												: KEEP;
+}
+
+/* A store of the format before is refused to readers, and made anew by whoever writes. */
+static void older(const char *dir)
+{
+	struct view *v = NULL;
+	struct mu_err err = {0};
+	char path[256];
+
+	expect(each_row(dir, format_before, NULL) > 100, "the store had no index by uid");
+	snprintf(path, sizeof path, "%s/view", dir);
+	expect(view_open(path, true, &v, &err) == MU_EVERSION, "an older store is read as it is");
+	ok(view_open(path, false, &v, &err), &err, "an older store");
+	view_close(v);
+	users(dir);
 }
 
 static int hold_event(void *arg, uint64_t pos, int64_t time_usec, const struct mu_view *event, size_t count)
@@ -500,7 +601,7 @@ static void altered_byte(const char *dir, uint64_t pos)
 
 	ok(hist_entries(v, pos, pos, hold_event, &bytes, &err), &err, "an entry");
 	view_close(v);
-	expect(flip(dir, bytes.data, bytes.len) > 0, "the event is nowhere in the store");
+	expect(each_row(dir, flip, &bytes) > 0, "the event is nowhere in the store");
 	mu_buf_free(&bytes);
 	v = opened(dir);
 	expect(view_verify(v, 0, 0, &bad, &err) == MU_ECORRUPT && bad == pos,
@@ -546,7 +647,9 @@ int main(int argc, char **argv)
 	printf("seed %llu: ", (unsigned long long)seed);
 	make(dir, seed, jobs);
 	reasons(dir);
+	users(dir);
 	decisions(dir, &g);
+	older(dir);
 	removed(dir);
 	return 0;
 }
