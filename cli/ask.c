@@ -438,7 +438,7 @@ int cli_query(struct cli *c, Mu__Query *query, cli_row_fn row, void *arg, struct
 
 		if (rc)
 			return rc;
-		if (rows->age_usec > AGE_TOLD_USEC && !c->age_told) {
+		if (rows->age_usec >= AGE_TOLD_USEC && !c->age_told) {
 			cli_say(c,
 				"%s%s; this is how things stood %" PRId64 " seconds ago",
 				c->followed ? c->followed : "no controller leads at present",

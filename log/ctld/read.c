@@ -33,6 +33,7 @@ struct ctl_readers {
 	struct ctl_req *wanting;  /* arrived since the last question went out */
 	struct ctl_req *asking;   /* the question in flight covers these */
 	bool in_flight;
+	bool confirmed; /* a leader has told a position since this controller started */
 };
 
 void ctl_read_task(struct ctl *c, void (*fn)(struct ctl *c, void *arg), void *arg)
@@ -452,6 +453,7 @@ static void on_pos(void *arg, int code, struct mu_view bytes)
 	rs->asking = NULL;
 	rs->in_flight = false;
 	if (!code && bytes.len == 8) {
+		rs->confirmed = true;
 		release(c, list, mu_get_be64(bytes.data), 0);
 		ask_position(c); /* for those that came meanwhile */
 		return;
@@ -476,6 +478,7 @@ static void ask_position(struct ctl *c)
 		struct ctl_req *list = rs->wanting;
 
 		rs->wanting = NULL;
+		rs->confirmed = true;
 		release(c, list, sch_pos(c->st), 0);
 	} else if (c->role != LOG_LEADER && c->leader) {
 		rs->asking = rs->wanting;
@@ -495,6 +498,17 @@ void ctl_readpos_from_peer(struct ctl *c, struct log_reply_to *reply)
 	log_replica_answer(c->replica, reply, (struct mu_view){pos, current ? 8 : 0});
 }
 
+/* How old State may be for a question that nobody with the lease has answered in WAITED_MSEC: a leader that is known
+ * may not know yet what is committed. Before the first such answer only State's own clock tells. */
+static int64_t age_of_state(const struct ctl *c, int64_t waited_msec)
+{
+	int64_t age = c->leader_seen_msec ? ctl_mono_msec() - c->leader_seen_msec : 0;
+	int64_t behind = (ctl_wall_usec(c) - sch_now_usec(c->st)) / 1000;
+
+	age = age > waited_msec ? age : waited_msec;
+	return !c->readers->confirmed && behind > age ? behind : age;
+}
+
 void ctl_read_housekeeping(struct ctl *c)
 {
 	struct ctl_readers *rs = c->readers;
@@ -507,11 +521,9 @@ void ctl_read_housekeeping(struct ctl *c)
 		int64_t waited = now - (req->deadline_msec - CTL_REQUEST_SEC * 1000);
 
 		if (waited >= READ_NO_LEADER_MSEC) {
-			int64_t age = now - c->leader_seen_msec;
-
 			*at = req->next;
 			req->next = NULL;
-			release(c, req, sch_pos(c->st), age > 0 ? age : 1);
+			release(c, req, sch_pos(c->st), age_of_state(c, waited));
 		} else {
 			at = &req->next;
 		}
