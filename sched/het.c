@@ -37,8 +37,9 @@ bool sch__het_same(const struct sch_job *a, const struct sch_job *b)
 
 bool sch__ready(const struct sch_job *j)
 {
-	return j->state == JOB_PENDING && j->priority && j->reason != REASON_Dependency &&
-	       j->reason != REASON_DependencyNeverSatisfied && j->reason != REASON_BeginTime;
+	bool waits = j->reason == REASON_Dependency || j->reason == REASON_DependencyNeverSatisfied ||
+		     j->reason == REASON_BeginTime;
+	return j->state == JOB_PENDING && j->priority && (!waits || j->reason_of);
 }
 
 bool sch__het_ready(const struct sch_state *st, const struct sch_job *j)
@@ -66,6 +67,24 @@ void sch__het_unplan(struct sch_state *st, const struct sch_job *j)
 		sch__plan_clear(st, m);
 		sch__touch(st, &m->rec);
 	}
+}
+
+void sch__het_tell(struct sch_state *st, const struct sch_job *j)
+{
+	struct sch_job *first = sch__het_leader(st, j), *cause = NULL;
+	if (!j->het_count || !first || !sch__ready(first))
+		return;
+	for (uint32_t k = 1; k < j->het_count && !cause; k++) {
+		struct sch_job *m = sch__het_part(st, j, k);
+		cause = m && m->state == JOB_PENDING && !sch__ready(m) ? m : NULL;
+	}
+	uint32_t id = cause ? cause->id : 0;
+	if (first->reason_of == id && (!cause || first->reason == cause->reason))
+		return;
+	sch__reason(st, first, cause ? cause->reason : REASON_None,
+		    cause ? sch__text(cause->reason_detail) : NULL);
+	first->reason_of = id;
+	sch__touch(st, &first->rec);
 }
 
 /* ---- submission ---- */

@@ -61,6 +61,7 @@ void sch__reason(struct sch_state *st, struct sch_job *j, uint32_t reason, const
 	if (p)
 		first_out(p, j);
 	j->reason = (uint8_t)reason;
+	j->reason_of = 0;
 	sch__str_set(st, &j->reason_detail, detail);
 	if (p)
 		first_in(p, j);
@@ -86,7 +87,7 @@ static void into_queues(struct sch_state *st, struct sch_job *j)
 /* When time alone may make J ready; 0: never. */
 static int64_t begin_moment(const struct sch_job *j)
 {
-	if (j->state != JOB_PENDING || j->priority == 0)
+	if (j->state != JOB_PENDING || j->priority == 0 || j->reason_of)
 		return 0;
 	return j->reason == REASON_BeginTime	? j->eligible_usec
 	       : j->reason == REASON_Dependency ? j->depend_due_usec
@@ -100,12 +101,14 @@ void sch__queue_in(struct sch_state *st, struct sch_job *j)
 	if (!sch__ready(j)) {
 		sch__plan_clear(st, j);
 		sch__het_unplan(st, j);
+		sch__het_tell(st, j);
 		if (begin_moment(j) > 0) {
 			sch__pair_key(key, begin_moment(j), j->id);
 			mu_map_put(&st->begins, key, sizeof(key), j);
 		}
 		return;
 	}
+	sch__het_tell(st, j);
 	struct sch_job *first = sch__het_leader(st, j);
 	if (first && !first->queued && sch__het_ready(st, j))
 		into_queues(st, first);

@@ -92,6 +92,7 @@ static void plain_row(const struct sch_job *j, Mu__JobRow *row)
 	row->groups = j->who->groups;
 	SCH_SET(row, state, j->state);
 	SCH_SET(row, reason, j->reason);
+	SCH_SET(row, reason_of, j->reason_of);
 	row->reason_detail = (char *)sch__text(j->reason_detail);
 	SCH_SET(row, priority, j->priority);
 	SCH_SET(row, held_by_admin, j->held_by_admin);
@@ -303,6 +304,7 @@ static void load_plain(struct sch_state *st, struct sch_job *j, const Mu__JobRow
 {
 	j->state = (uint8_t)row->state;
 	j->reason = (uint8_t)row->reason;
+	j->reason_of = row->reason_of;
 	j->reason_detail = sch__str(st, row->reason_detail);
 	j->priority = row->priority;
 	j->held_by_admin = row->held_by_admin;

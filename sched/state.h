@@ -142,6 +142,7 @@ struct sch_job {
 	uint32_t id;
 	uint32_t het_first; /* of a heterogeneous job: its first component's id; 0: none */
 	uint32_t het_offset, het_count;
+	uint32_t reason_of; /* its reason is that of this component; 0: its own */
 	uint32_t task;		 /* of ARRAY, where it is one task */
 	struct sch_array *array; /* NULL: no task of an array */
 	struct mu_runs *tasks;	 /* several tasks of it; NULL: one */
@@ -585,6 +586,8 @@ bool sch__het_ready(const struct sch_state *st,
 bool sch__waits(const struct sch_state *st,
 		const struct sch_job *j); /* in the queues, or its first component is */
 void sch__het_unplan(struct sch_state *st, const struct sch_job *j);
+/* The first component of J's job speaks for all: where it is ready and another is not, it has that one's reason. */
+void sch__het_tell(struct sch_state *st, const struct sch_job *j);
 /* All that is asked of a submission, one want for each component in ARENA: 0 or a refusal. */
 int sch__submission_check(const struct sch_state *st, const Mu__Submitted *s, const Mu__Author *author,
 			  struct mu_arena *arena, struct sch_want **ret, struct mu_err *err);

@@ -426,9 +426,10 @@ static void look_at_preemption(struct wait *w)
 
 int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *arena, Mu__WaitRow **ret)
 {
-	const struct sch_job *j = sch__job(st, id);
-	struct wait w = {.st = st, .j = j, .arena = arena};
-	if (!j || j->state != JOB_PENDING)
+	const struct sch_job *j = sch__job(st, id),
+			     *cause = j && j->reason_of ? sch__job(st, j->reason_of) : j;
+	struct wait w = {.st = st, .j = cause, .arena = arena};
+	if (!cause || j->state != JOB_PENDING)
 		return MU_ENOENT;
 	Mu__WaitRow *row = w.row = mu_arena_alloc(arena, sizeof(*row));
 	mu__wait_row__init(row);
@@ -436,7 +437,9 @@ int sch_explain_wait(const struct sch_state *st, uint32_t id, struct mu_arena *a
 	SCH_SET(row, job, j->id);
 	SCH_SET(row, reason, j->reason);
 	row->has_reason = 1;
-	row->detail = text_of(&w, sch__text(j->reason_detail));
+	row->detail = cause == j ? text_of(&w, sch__text(j->reason_detail))
+				 : mu_arena_printf(arena, "of component %u", cause->het_offset);
+	j = cause;
 	SCH_SET(row, pos, st->cluster->entries);
 	SCH_SET(row, now_usec, st->cluster->now_usec);
 	SCH_SET(row, eligible_usec, j->eligible_usec);
