@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/base/seed.h"
 #include "proto/conf.h"
 #include "proto/states.h"
 #include "proto/hostlist.h"
@@ -31,11 +30,6 @@ struct world {
 	int start_sec;
 	uint32_t share;
 };
-
-static uint32_t below(struct world *w, uint32_t n)
-{
-	return mu_seed_below(&w->seed, n);
-}
 
 static long now(const struct world *w)
 {

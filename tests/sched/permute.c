@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/base/seed.h"
 #include "proto/conf.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
@@ -19,11 +18,6 @@ struct world {
 	struct mu_arena arena;
 	uint64_t groups, permuted;
 };
-
-static uint32_t below(struct world *w, uint32_t n)
-{
-	return mu_seed_below(&w->seed, n);
-}
 
 static Mu__Event *event(struct world *w, Mu__Event__KindCase kind, const char *verifier)
 {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/base/seed.h"
 #include "proto/hostlist.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
@@ -27,16 +26,6 @@ struct world {
 	int64_t seen_usec;
 	uint64_t victims, suspended;
 };
-
-static uint32_t below(struct world *w, uint32_t n)
-{
-	return mu_seed_below(&w->seed, n);
-}
-
-static bool chance(struct world *w, uint32_t percent)
-{
-	return below(w, 100) < percent;
-}
 
 static Mu__Event *blank(struct world *w, Mu__Event__KindCase kind)
 {
@@ -160,21 +149,9 @@ static void found(struct world *w)
 	for (uint32_t i = 0; i < w->nodes; i++) {
 		e = blank(w, MU__EVENT__KIND_NODE_REGISTERED);
 		e->node_registered = NEW(w, Mu__NodeRegistered, mu__node_registered__init);
-		Mu__NodeRow *n = NEW(w, Mu__NodeRow, mu__node_row__init);
-		n->name = mu_arena_printf(&w->arena, "n%u", i);
-		const Mu__NodeRow *row = sch_node(w->h.st, n->name);
-		SET(n, cpus, row->cpus);
-		SET(n, threads_per_core, 1);
-		SET(n, sockets, 1);
-		SET(n, cores_per_socket, row->cores_per_socket);
-		SET(n, real_memory_mib, row->real_memory_mib);
-		n->n_gres = row->n_gres;
-		n->gres = row->gres;
-		n->has_boot_id = 1;
-		n->boot_id.data = (uint8_t *)"boot";
-		n->boot_id.len = 4;
-		e->node_registered->inventory = n;
-		e->author->node = n->name;
+		e->node_registered->inventory =
+		    make_inventory(&w->arena, sch_node(w->h.st, mu_arena_printf(&w->arena, "n%u", i)));
+		e->author->node = e->node_registered->inventory->name;
 		h_apply(&w->h, e);
 	}
 	qos(w, "low", NULL);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "proto/base/map.h"
-#include "proto/base/seed.h"
 #include "proto/states.h"
 #include "tests/sched/harness.h"
 #include "tests/sched/make.h"
@@ -23,16 +22,6 @@ struct world {
 	bool personal; /* some jobs share nodes with their own user's only */
 	bool sharing;  /* some share CPUs */
 };
-
-static uint32_t below(struct world *w, uint32_t n)
-{
-	return mu_seed_below(&w->seed, n);
-}
-
-static bool chance(struct world *w, uint32_t percent)
-{
-	return below(w, 100) < percent;
-}
 
 static char *node_name(struct world *w)
 {
