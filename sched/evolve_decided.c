@@ -291,10 +291,18 @@ static void resume(struct sch_ev *ev, uint32_t id)
 {
 	struct sch_job *j = mu_map_get_u64(&ev->st->stopped, id);
 	const struct sch_alloc *busy;
-	if (!j || !sch__job_can_resume(ev->st, j, &busy))
-		return;
-	sch__touch(ev->st, &j->rec);
-	sch__job_resume(ev, j);
+	bool all = j != NULL;
+	for (uint32_t k = 0; all && k < sch__het_size(j); k++) {
+		const struct sch_job *m = sch__het_part(ev->st, j, k);
+		all = !m || !mu_map_get_u64(&ev->st->stopped, m->id) || sch__job_can_resume(ev->st, m, &busy);
+	}
+	for (uint32_t k = 0; all && k < sch__het_size(j); k++) {
+		struct sch_job *m = sch__het_part(ev->st, j, k);
+		if (!m || !mu_map_get_u64(&ev->st->stopped, m->id))
+			continue;
+		sch__touch(ev->st, &m->rec);
+		sch__job_resume(ev, m);
+	}
 }
 
 static void lost(struct sch_ev *ev, const Mu__NodeLost *l)

@@ -134,7 +134,7 @@ void sch__het_ending(struct sch_ev *ev, struct sch_job *j)
 		struct sch_job *m = sch__het_part(ev->st, j, k);
 		if (!m || m == j || m->state == JOB_PENDING)
 			continue;
-		if (m->state == JOB_RUNNING) {
+		if (sch__lives(m)) {
 			m->run->exit_code = j->run->exit_code;
 			m->run->exit_signal = j->run->exit_signal;
 			m->has_canceller = j->has_canceller;

@@ -48,9 +48,15 @@ struct sch_pass_list {
 struct sch_pass_taken {
 	uint32_t count, next; /* next: ordinal from which on none was taken */
 };
-/* A running job that could give way. */
-struct sch_victim {
+/* A running job that could give way, of a heterogeneous one all components. */
+struct sch_held {
 	struct sch_job *job;
+	struct sch_alloc *alloc;
+};
+struct sch_victim {
+	struct sch_job *job; /* the first */
+	struct sch_held *held;
+	uint32_t held_count;
 	uint32_t rank, second; /* its place in the order */
 	uint8_t how;	       /* enum sch_preempt_how */
 	bool wanted, lifted;

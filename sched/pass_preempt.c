@@ -30,6 +30,49 @@ static int by_order(const void *a, const void *b)
 	return x->job->id > y->job->id ? -1 : x->job->id < y->job->id;
 }
 
+/* How X's job gives way to J, and what comes free by it. A heterogeneous job gives way as a whole: every
+ * component that runs has to, and in the way that all of them can. */
+static bool gives_way(struct sch_pass *p, const struct sch_job *j, const struct sch_part *part,
+		      struct sch_victim *x)
+{
+	const struct sch_state *st = p->st;
+	uint32_t most = 0, rank = 0;
+	int64_t last = 0;
+	bool exempt = false;
+	for (uint32_t k = 0; k < sch__het_size(x->job); k++) {
+		struct sch_job *m = sch__het_part(st, x->job, k);
+		if (!m || !sch__lives(m))
+			continue;
+		enum sch_preempt_how how = sch__preempt_way(st, m, j, part, &rank);
+		if (how == SCH_PREEMPT_OFF)
+			return false;
+		exempt = exempt || sch__preempt_exempt(st, m);
+		x->how = how > x->how ? (uint8_t)how : x->how;
+		x->rank = rank > x->rank ? rank : x->rank;
+		int64_t grace = sch__preempt_grace_sec(st, m) * SCH_USEC;
+		x->grace_usec = grace > x->grace_usec ? grace : x->grace_usec;
+		int64_t own = sch__line_end_usec(m);
+		last = own > last ? own : last;
+		most += m->run->alloc_count;
+		p->steps += k > 0;
+	}
+	if (exempt && x->how != SCH_PREEMPT_SUSPEND)
+		return false;
+	x->held = mu_arena_alloc(p->arena, (most + 1) * sizeof(x->held[0]));
+	for (uint32_t k = 0; k < sch__het_size(x->job); k++) {
+		struct sch_job *m = sch__het_part(st, x->job, k);
+		for (uint32_t i = 0; m && m->state == JOB_RUNNING && i < m->run->alloc_count; i++)
+			if (!m->run->alloc[i].released && !m->run->alloc[i].lost)
+				x->held[x->held_count++] = (struct sch_held){m, &m->run->alloc[i]};
+	}
+	x->gone_usec = st->cluster->now_usec + x->grace_usec;
+	if (x->gone_usec > last) /* Its own end comes first. */
+		x->gone_usec = last;
+	if (st->config.youngest_first)
+		x->rank = x->second = 0;
+	return true;
+}
+
 static struct sch_prey *prey_of(struct sch_pass *p, const struct sch_job *j, const struct sch_part *part)
 {
 	const struct sch_state *st = p->st;
@@ -49,15 +92,8 @@ static struct sch_prey *prey_of(struct sch_pass *p, const struct sch_job *j, con
 	for (struct sch_job *v = mu_map_seek(&st->running, NULL, 0, 0, &key, &len); v;
 	     v = mu_map_seek(&st->running, key, len, 1, &key, &len), p->steps++) {
 		struct sch_victim *x = &g->v[g->count];
-		*x = (struct sch_victim){.job = v};
-		x->how = sch__preempt_way(st, v, j, part, &x->rank);
-		if (x->how == SCH_PREEMPT_OFF ||
-		    (x->how != SCH_PREEMPT_SUSPEND && sch__preempt_exempt(st, v)))
-			continue;
-		x->second = v->priority;
-		if (st->config.youngest_first)
-			x->rank = x->second = 0;
-		g->count++;
+		*x = (struct sch_victim){.job = v, .second = v->priority};
+		g->count += v->het_offset == 0 && gives_way(p, j, part, x);
 	}
 	if (g->count > 1)
 		qsort(g->v, g->count, sizeof(g->v[0]), by_order);
@@ -68,34 +104,30 @@ static struct sch_prey *prey_of(struct sch_pass *p, const struct sch_job *j, con
 
 static void lift(struct sch_pass *p, struct sch_victim *v)
 {
-	const struct sch_run *run = v->job->run;
-	for (uint32_t i = 0; i < run->alloc_count; i++, p->steps++) {
-		const struct sch_alloc *a = &run->alloc[i];
-		if (a->released || a->lost)
-			continue;
+	for (uint32_t i = 0; i < v->held_count; i++, p->steps++) {
+		const struct sch_alloc *a = v->held[i].alloc;
+		struct sch_job *j = v->held[i].job;
 		struct sch_room *room = sch__overlay_own(&p->overlay, a->node, p->arena);
 		if (v->how == SCH_PREEMPT_SUSPEND)
-			sch__room_park(room, a->node, a, v->job->exclusive);
+			sch__room_park(room, a->node, a, j->exclusive);
 		else
-			sch__room_give(room, a->node, a, v->job->exclusive);
-		sch__line_lift(p->line, a->node, v->job, true);
+			sch__room_give(room, a->node, a, j->exclusive);
+		sch__line_lift(p->line, a->node, j, true);
 	}
 	v->lifted = true;
 }
 
 static void put_back(struct sch_pass *p, struct sch_victim *v)
 {
-	const struct sch_run *run = v->job->run;
-	for (uint32_t i = 0; i < run->alloc_count; i++) {
-		const struct sch_alloc *a = &run->alloc[i];
-		if (a->released || a->lost)
-			continue;
+	for (uint32_t i = v->held_count; i > 0; i--) {
+		const struct sch_alloc *a = v->held[i - 1].alloc;
+		struct sch_job *j = v->held[i - 1].job;
 		struct sch_room *room = sch__overlay_own(&p->overlay, a->node, p->arena);
 		if (v->how == SCH_PREEMPT_SUSPEND)
-			sch__room_unpark(room, a->node, a, v->job->exclusive);
+			sch__room_unpark(room, a->node, a, j->exclusive);
 		else
-			sch__room_take(room, a->node, a, v->job->exclusive);
-		sch__line_lift(p->line, a->node, v->job, false);
+			sch__room_take(room, a->node, a, j->exclusive);
+		sch__line_lift(p->line, a->node, j, false);
 	}
 	v->lifted = false;
 }
@@ -152,9 +184,8 @@ static void want(struct hunt *h, uint32_t from, uint32_t to, bool yes)
 
 static bool holds_on(const struct mu_bits *picked, const struct sch_victim *v)
 {
-	const struct sch_run *run = v->job->run;
-	for (uint32_t i = 0; i < run->alloc_count; i++)
-		if (run->alloc[i].node && mu_bits_test(picked, run->alloc[i].node->rank))
+	for (uint32_t i = 0; i < v->held_count; i++)
+		if (mu_bits_test(picked, v->held[i].alloc->node->rank))
 			return true;
 	return false;
 }
@@ -266,14 +297,13 @@ static void claim(struct hunt *h, int64_t at)
 /* On the line those that give way end at AT. */
 static void end_at(struct sch_pass *p, const struct sch_victim *v, int64_t at)
 {
-	const struct sch_run *run = v->job->run;
-	const struct sch_part *part = sch__part(p->st, sch__text(v->job->partition));
-	for (uint32_t i = 0; i < run->alloc_count; i++)
-		if (!run->alloc[i].released && !run->alloc[i].lost) {
-			sch__line_lift(p->line, run->alloc[i].node, v->job, true);
-			sch__line_ends(p->line, run->alloc[i].node, v->job, part,
-				       sch__alloc_row(&run->alloc[i], p->arena), v->job->exclusive, at);
-		}
+	for (uint32_t i = 0; i < v->held_count; i++) {
+		const struct sch_job *j = v->held[i].job;
+		const struct sch_alloc *a = v->held[i].alloc;
+		sch__line_lift(p->line, a->node, j, true);
+		sch__line_ends(p->line, a->node, j, sch__part(p->st, sch__text(j->partition)),
+			       sch__alloc_row(a, p->arena), j->exclusive, at);
+	}
 }
 
 static void open_hunt(struct hunt *h, struct sch_prey *g)
@@ -286,9 +316,9 @@ static void open_hunt(struct hunt *h, struct sch_prey *g)
 		bool near = false;
 		if (mu_map_get_u64(&p->preempted, v->job->id))
 			continue;
-		for (uint32_t k = 0; k < v->job->run->alloc_count; k++) {
-			const struct sch_node *n = v->job->run->alloc[k].node;
-			if (!n || !mu_bits_test(&h->a->nodes, n->rank) || !n->usable)
+		for (uint32_t k = 0; k < v->held_count; k++) {
+			const struct sch_node *n = v->held[k].alloc->node;
+			if (!mu_bits_test(&h->a->nodes, n->rank) || !n->usable)
 				continue;
 			near = true;
 			mu_bits_set(&h->nodes, n->rank);
@@ -297,10 +327,6 @@ static void open_hunt(struct hunt *h, struct sch_prey *g)
 		if (!near)
 			continue;
 		v->wanted = v->lifted = false;
-		v->grace_usec = sch__preempt_grace_sec(p->st, v->job) * SCH_USEC;
-		v->gone_usec = p->st->cluster->now_usec + v->grace_usec;
-		if (v->gone_usec > sch__line_end_usec(v->job)) /* Its own end comes first. */
-			v->gone_usec = sch__line_end_usec(v->job);
 		h->v[h->count++] = v;
 	}
 	if (!p->st->config.backfill)
@@ -414,7 +440,6 @@ static void go_on(struct sch_pass *p, struct sch_job *j)
 	}
 	mu_map_put_u64(&p->preempted, j->id,
 		       j); /* Whoever goes on now does not stand still again in this slice. */
-	sch__pass_add(p, &p->resume, j, 5);
 }
 
 /* Those of a place before TIER and KEY that stand still by preemption go on where they can. */
@@ -427,7 +452,17 @@ void sch__pass_resume(struct sch_pass *p, uint32_t tier, uint64_t key)
 		uint32_t mine = part ? sch__tier(part) : 0;
 		bool before = mine > tier || (mine == tier && sch__queue_key(j->priority, j->id) < key);
 		p->steps++;
-		if (before && !mu_map_get_u64(&p->preempted, j->id) && room_again(p, j))
-			go_on(p, j);
+		bool room = before && !mu_map_get_u64(&p->preempted, j->id);
+		for (uint32_t k = 0; room && k < sch__het_size(j); k++) {
+			struct sch_job *m = sch__het_part(p->st, j, k);
+			room = !m || !mu_map_get_u64(&p->st->stopped, m->id) || room_again(p, m);
+		}
+		for (uint32_t k = 0; room && k < sch__het_size(j); k++) {
+			struct sch_job *m = sch__het_part(p->st, j, k);
+			if (m && mu_map_get_u64(&p->st->stopped, m->id))
+				go_on(p, m);
+		}
+		if (room)
+			sch__pass_add(p, &p->resume, j, 5);
 	}
 }

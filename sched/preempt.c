@@ -38,7 +38,7 @@ enum sch_preempt_how sch__preempt_way(const struct sch_state *st, const struct s
 				      const struct sch_job *j, const struct sch_part *p, uint32_t *ret_rank)
 {
 	enum sch_preempt_how how = st->config.preempt_mode;
-	if (v->state != JOB_RUNNING || v->resv || v->het_first || j->het_first || v->run->preempt_end_usec ||
+	if (v->state != JOB_RUNNING || v->resv || j->het_first || v->run->preempt_end_usec ||
 	    (st->config.min_exempt_priority && v->priority >= st->config.min_exempt_priority))
 		return SCH_PREEMPT_OFF;
 	if (st->config.preempt_by == SCH_BY_PARTITION) {
@@ -109,12 +109,8 @@ void sch__preempt_end(struct sch_ev *ev, struct sch_job *j)
 	sch__job_settle(ev, j);
 }
 
-void sch__preempted(struct sch_ev *ev, const Mu__Preempt *p)
+static void give_way(struct sch_ev *ev, struct sch_job *j, const Mu__Preempt *p)
 {
-	struct sch_job *j = sch__job(ev->st, p->job), *by = sch__job(ev->st, p->by);
-	if (!j || !by || j->state != JOB_RUNNING || j->attempt != p->attempt || j->run->preempt_end_usec ||
-	    p->grace_sec < 0 || p->grace_sec > INT32_MAX)
-		return;
 	sch__touch(ev->st, &j->rec);
 	j->run->preempt_usec = ev->now;
 	j->run->preempted_by = p->by;
@@ -130,7 +126,20 @@ void sch__preempted(struct sch_ev *ev, const Mu__Preempt *p)
 	sch__str_set(ev->st, &j->run->end_detail, mu_arena_printf(ev->arena, "preempted by job %u", p->by));
 	if (p->grace_sec)
 		warn(ev, j);
-	else
+}
+
+void sch__preempted(struct sch_ev *ev, const Mu__Preempt *p)
+{
+	struct sch_job *j = sch__job(ev->st, p->job), *by = sch__job(ev->st, p->by);
+	if (!j || !by || j->state != JOB_RUNNING || j->attempt != p->attempt || j->run->preempt_end_usec ||
+	    p->grace_sec < 0 || p->grace_sec > INT32_MAX)
+		return;
+	for (uint32_t k = 0; k < sch__het_size(j); k++) {
+		struct sch_job *m = sch__het_part(ev->st, j, k);
+		if (m && m->state == JOB_RUNNING && !m->run->preempt_end_usec)
+			give_way(ev, m, p);
+	}
+	if (p->how != SCH_PREEMPT_SUSPEND && !p->grace_sec)
 		sch__preempt_end(ev, j);
 }
 

@@ -4,8 +4,8 @@
  * whose QOS names the other's in Preempt (WITHIN: of the same QOS, with a higher priority). How is the
  * PreemptMode of the partition or QOS of the job that gives way, else the cluster's: it is suspended, or
  * requeued, or ended; one that cannot be requeued is ended. A job that is exempt for a while after its start,
- * runs in a reservation, is a part of a
- * heterogeneous job, or gives way already is left alone.
+ * runs in a reservation, or gives way already is left alone. A heterogeneous job gives way as a whole, to a
+ * job that all its components would give way to, and counts as one; nobody gives way to one.
  *
  * Which: jobs give way only when the other job then starts, at once where they are suspended, else on a
  * claimed plan that nobody may push and that stands until they are gone. Victims are ordered by the tier or

@@ -160,13 +160,9 @@ static void found(struct world *w)
 
 /* ---- what happens ---- */
 
-static void submit(struct world *w)
+static Mu__JobSpec *random_spec(struct world *w, bool urgent)
 {
-	Mu__Event *e = blank(w, MU__EVENT__KIND_SUBMITTED);
 	Mu__JobSpec *s = NEW(w, Mu__JobSpec, mu__job_spec__init);
-	e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
-	e->submitted->spec = s;
-	bool urgent = chance(w, 35);
 	char *part = (char *)(urgent && !w->by_qos ? "p1" : "p0");
 	s->partition = mu_arena_dup(&w->arena, &part, sizeof(part));
 	s->n_partition = 1;
@@ -191,8 +187,24 @@ static void submit(struct world *w)
 	}
 	SET(s, oversubscribe, w->sharing && chance(w, 60));
 	SET(s, exclusive, chance(w, 10));
-	if (chance(w, 10))
-		s->array = (char *)"0-3";
+	return s;
+}
+
+/* Some have a second component, which would give way to the same jobs as the first. */
+static void submit(struct world *w)
+{
+	Mu__Event *e = blank(w, MU__EVENT__KIND_SUBMITTED);
+	bool urgent = chance(w, 35);
+	Mu__Submitted *s = e->submitted = NEW(w, Mu__Submitted, mu__submitted__init);
+	s->spec = random_spec(w, urgent);
+	if (chance(w, 10)) {
+		s->spec->array = (char *)"0-3";
+	} else if (chance(w, 20)) {
+		Mu__JobSpec *more = random_spec(w, urgent);
+		more->batch = 0;
+		s->component = mu_arena_dup(&w->arena, &more, sizeof(more));
+		s->n_component = 1;
+	}
 	if (h_apply(&w->h, e) == 0)
 		w->jobs++;
 }
@@ -245,7 +257,7 @@ static void pass_time(struct world *w)
 	w->h.now_usec += step;
 	for (uint32_t id = 1; id < last_id(w); id++) {
 		const Mu__JobRow *j = sch_job(w->h.st, id);
-		if (!j || j->state != JOB_RUNNING)
+		if (!j || j->state != JOB_RUNNING || j->het_offset)
 			continue;
 		w->left[id] =
 		    w->left[id] ? w->left[id] : (1 + below(w, (uint32_t)j->time_limit_sec)) * (int64_t)SEC;
@@ -347,8 +359,10 @@ static bool comes_to_rest(struct world *w)
 					!(j->state == JOB_SUSPENDED && !j->preempted_by) &&
 					!(j->state == JOB_PENDING && j->reason != REASON_None &&
 					  j->reason != REASON_Resources && j->reason != REASON_Priority));
-			if (j && j->state == JOB_SUSPENDED &&
-			    !j->preempted_by) { /* An operator's: it would never end. */
+			/* What an operator stopped would never end, and components may be too large together.
+			 */
+			bool never = j && j->state == JOB_SUSPENDED && !j->preempted_by;
+			if (never || (j && j->state == JOB_PENDING && j->het_job && round > 100)) {
 				Mu__Event *e = blank(w, MU__EVENT__KIND_JOB_SIGNAL);
 				e->job_signal = NEW(w, Mu__JobSignal, mu__job_signal__init);
 				e->job_signal->job = mu_arena_dup(&w->arena, &id, sizeof(id));
