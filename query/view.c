@@ -1,6 +1,7 @@
 /* query/view.c: opening, closing, and what is known about the view as a whole. */
 #include "query/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -57,6 +58,32 @@ static rocksdb_options_t *family_options(enum view_cf cf, rocksdb_cache_t *cache
 enum { OPEN_TRIES = 20 };
 #define GONE "No such file or directory"
 
+/* The number of the oldest write-ahead log in DIR; 0: there is none. */
+static uint64_t oldest_wal(const char *dir)
+{
+	uint64_t oldest = 0;
+	DIR *d = opendir(dir);
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char *end;
+		uint64_t number = strtoull(e->d_name, &end, 10);
+		if (end != e->d_name && strcmp(end, ".log") == 0 && (!oldest || number < oldest))
+			oldest = number;
+	}
+	if (d)
+		closedir(d);
+	return oldest;
+}
+
+static void close_store(struct view *v)
+{
+	for (int i = 0; i < VIEW_CFS; i++)
+		rocksdb_column_family_handle_destroy(v->cf[i]);
+	rocksdb_close(v->db);
+	v->db = NULL;
+}
+
+/* Beside a writer a table may go between the reading of the list and the opening of what it names; and where a
+ * log goes meanwhile, what it held is in tables that the list did not have yet: such an opening is void. */
 static int open_store(struct view *v, const char *dir, struct mu_err *err)
 {
 	char *message = NULL, current[PATH_MAX];
@@ -69,14 +96,17 @@ static int open_store(struct view *v, const char *dir, struct mu_err *err)
 		v->options[i] = family_options(i, v->cache);
 	v->read = rocksdb_readoptions_create();
 	v->write = rocksdb_writeoptions_create();
-	/* Beside a writer a table may go between the reading of the list and the opening of what it names. */
-	for (int tries = 0;
-	     v->read_only && (!tries || (tries < OPEN_TRIES && message && strstr(message, GONE))); tries++) {
+	for (int tries = 0; v->read_only && tries < OPEN_TRIES; tries++) {
+		uint64_t oldest = oldest_wal(dir);
 		rocksdb_free(message);
 		message = NULL;
 		v->db = rocksdb_open_for_read_only_column_families(
 		    v->options[0], dir, VIEW_CFS, family_names, (const rocksdb_options_t *const *)v->options,
 		    v->cf, 0, &message);
+		if (message ? !strstr(message, GONE) : oldest_wal(dir) == oldest)
+			break;
+		if (!message && tries + 1 < OPEN_TRIES)
+			close_store(v);
 	}
 	if (!v->read_only)
 		v->db = rocksdb_open_column_families(v->options[0], dir, VIEW_CFS, family_names,
@@ -193,11 +223,8 @@ struct view *view_close(struct view *v)
 	}
 	view__past_free(v);
 	sch_state_free(v->fill_state);
-	if (v->db) {
-		for (int i = 0; i < VIEW_CFS; i++)
-			rocksdb_column_family_handle_destroy(v->cf[i]);
-		rocksdb_close(v->db);
-	}
+	if (v->db)
+		close_store(v);
 	for (int i = 0; i < VIEW_CFS; i++)
 		if (v->options[i])
 			rocksdb_options_destroy(v->options[i]);
