@@ -7,7 +7,7 @@
  * at that moment, so it needs no count. Of a blob that goes an empty value stays, so that it is told from one
  * that is lost.
  *
- * A leader need not send a blob again that is kept and not past half of its time (view_blob_has). A
+ * A leader need not send a blob again that was committed within the last quarter of the shortest span. A
  * controller that is behind lets go by the time of its own position, which is earlier: it still has the blob
  * then, or meets the entry that brings it again. */
 #include "query/store.h"
@@ -151,22 +151,6 @@ static int64_t keep_sec(struct view *v, enum mu_keep_tier tier)
 	int64_t sec = v->keep_sec[tier];
 	pthread_mutex_unlock(&v->lock);
 	return sec;
-}
-
-bool view_blob_has(struct view *v, const uint8_t hash[MU_HASH_BYTES])
-{
-	bool stamped = false, fresh = false;
-	int64_t now;
-
-	if (!view__blob_kept(v, hash))
-		return false;
-	view_tip(v, NULL, NULL, &now);
-	for (size_t i = 0; i < 2; i++) {
-		int64_t usec = stamp_of(v, hash, uses[i].kind), sec = keep_sec(v, uses[i].tier);
-		stamped = stamped || usec;
-		fresh = fresh || (usec && (!sec || usec >= now - sec * 500000));
-	}
-	return fresh || !stamped;
 }
 
 /* ---- letting go ---- */

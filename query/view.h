@@ -94,9 +94,6 @@ uint64_t view_archive_first(struct view *v); /* lowest archived position; 0: non
  * unreadable. Parts that are no longer kept are taken by their leaf. */
 int view_verify(struct view *v, uint64_t from, uint64_t to, uint64_t *ret_bad, struct mu_err *err);
 int view_blob_get(struct view *v, const uint8_t hash[MU_HASH_BYTES], struct mu_buf *out, struct mu_err *err);
-/* True where it is kept and stays so for at least half of the time for which such blobs are: whoever submits it then
- * need not send it again. */
-bool view_blob_has(struct view *v, const uint8_t hash[MU_HASH_BYTES]);
 
 /* Snapshot transfer: an immutable image (RocksDB snapshot) of rows at exactly the applied position, read page
  * by page. */

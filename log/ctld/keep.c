@@ -71,19 +71,19 @@ void ctl_keep_housekeeping(struct ctl *c)
 		if (!k)
 			abort();
 	}
-	if (k->busy || c->install || now < k->look_msec)
+	if (now < k->look_msec)
 		return;
 	k->look_msec = now + MORE_MSEC;
 	span = view_keep_shortest_sec(c->view) * 1000;
-	/* Another configuration does not wait for the rest that the one before allowed. */
-	if (!span || (span == k->span && now < k->again_msec))
-		return;
-	k->span = span;
 	/* A blob is kept for the span from when it was committed last; a leader sends it again well before that ends. */
-	if (now - k->blobs_msec > span / 4) {
+	if (span && now - k->blobs_msec > span / 4) {
 		memset(c->blob_held, 0, sizeof c->blob_held);
 		k->blobs_msec = now;
 	}
+	/* Another configuration does not wait for the rest that the one before allowed. */
+	if (k->busy || c->install || !span || (span == k->span && now < k->again_msec))
+		return;
+	k->span = span;
 	k->busy = true;
 	ctl_read_task(c, work, k);
 }
