@@ -66,9 +66,13 @@ static void put_meta(struct cli_json *j, struct cli *c)
 	json_text(j, "user", cli_user_name(&c->arena, getuid()));
 	json_text(j, "group", cli_group_name(&c->arena, getgid()));
 	json_object_end(j);
+	/* The moment is told by as_of: asked for again by that, an answer is the same to the byte. */
 	json_array(j, "command");
 	for (int i = 0; i < c->argc; i++)
-		json_text(j, NULL, c->argv[i]);
+		if (strcmp(c->argv[i], "--at") == 0)
+			i++;
+		else if (strncmp(c->argv[i], "--at=", 5) != 0)
+			json_text(j, NULL, c->argv[i]);
 	json_array_end(j);
 	/* Both spellings are read by programs in use. */
 	for (int k = 0; k < 2; k++) {

@@ -1,4 +1,5 @@
 """Disks that fill up: submissions are refused by name, ends and cancels go on, leadership leaves the full disk."""
+import errno
 import os
 import subprocess
 import time
@@ -10,11 +11,15 @@ from test_kills import Disk
 
 def fill(where, leave_mib):
     """Takes room on the file system WHERE until LEAVE_MIB are left; gives the path of what takes it."""
-    at = os.statvfs(where)
     path = os.path.join(where, "filler")
     with open(path, "wb") as f:
-        os.posix_fallocate(f.fileno(), 0, at.f_bavail * at.f_frsize - (leave_mib << 20))
-    return path
+        while True:
+            at = os.statvfs(where)
+            try:
+                os.posix_fallocate(f.fileno(), 0, os.fstat(f.fileno()).st_size + at.f_bavail * at.f_frsize - (leave_mib << 20))
+                return path
+            except OSError as trouble:  # Others wrote meanwhile.
+                check(trouble.errno == errno.ENOSPC, "%s", trouble)
 
 
 def disks(t, c):
