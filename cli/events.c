@@ -75,7 +75,17 @@ static bool wanted(const struct events *v, const Mu__Event *e)
 
 /* ---- lines ---- */
 
-static void print_event(const struct events *v, uint64_t pos, uint32_t part, int64_t usec, const Mu__Event *e)
+/* What is put behind a request that changed nothing; NULL: it did what it says. */
+static const Mu__Refusal *refusal_of(const Mu__LogReply *log, uint64_t pos, uint32_t part)
+{
+	for (size_t i = 0; i < log->n_refusal; i++)
+		if (log->refusal[i]->pos == pos && log->refusal[i]->part == part)
+			return log->refusal[i];
+	return NULL;
+}
+
+static void print_event(const struct events *v, uint64_t pos, uint32_t part, int64_t usec, const Mu__Event *e,
+			const Mu__Refusal *refusal)
 {
 	struct mu_buf out MU_CLEANUP(mu_buf_free) = {0};
 	char when[32];
@@ -95,6 +105,12 @@ static void print_event(const struct events *v, uint64_t pos, uint32_t part, int
 		json_text(&j, "user", e->author ? e->author->user : NULL);
 		json_text(&j, "host", e->author ? e->author->host : NULL);
 		json_text(&j, "by_node", e->author ? e->author->node : NULL);
+		if (refusal) {
+			json_object(&j, "refused");
+			json_number(&j, "code", refusal->code);
+			json_text(&j, "text", refusal->text);
+			json_object_end(&j);
+		}
 		cli_dump_json(&j, "event", &bare.base);
 		json_object_end(&j);
 		for (size_t i = 0; i < out.len; i++)
@@ -103,13 +119,18 @@ static void print_event(const struct events *v, uint64_t pos, uint32_t part, int
 		mu_buf_printf(&out, "@%" PRIu64 ".%u %s.%06d ", pos, part, when, (int)(usec % 1000000));
 		if (e->author && e->author->user)
 			mu_buf_printf(&out, "%s ", e->author->user);
+		if (refusal)
+			mu_buf_printf(&out, "(refused: %s) ",
+				      refusal->text && *refusal->text ? refusal->text
+								      : mu_strerror(refusal->code));
 		cli_dump_text(&bare.base, &out);
 	}
 	mu_buf_str(&out, "\n");
 	fwrite(out.data, 1, out.len, stdout);
 }
 
-static int take_entry(struct events *v, uint64_t pos, ProtobufCBinaryData raw, struct mu_err *err)
+static int take_entry(struct events *v, uint64_t pos, ProtobufCBinaryData raw, const Mu__LogReply *log,
+		      struct mu_err *err)
 {
 	struct log_entry e;
 	struct log_part part;
@@ -124,7 +145,7 @@ static int take_entry(struct events *v, uint64_t pos, ProtobufCBinaryData raw, s
 								   part.bytes.len, &v->cli->arena);
 		if (!event || !wanted(v, event))
 			continue;
-		print_event(v, pos, n, e.time_usec, event);
+		print_event(v, pos, n, e.time_usec, event, refusal_of(log, pos, n));
 		v->left -= v->bounded;
 	}
 	return 0;
@@ -153,7 +174,7 @@ static int take_page(struct events *v, bool *ret_more, struct mu_err *err)
 	if (reply->log->n_entry && reply->log->first > v->from)
 		v->from = reply->log->first;
 	for (size_t i = 0; i < reply->log->n_entry && !rc; i++)
-		rc = take_entry(v, v->from++, reply->log->entry[i], err);
+		rc = take_entry(v, v->from++, reply->log->entry[i], reply->log, err);
 	*ret_more = reply->log->n_entry > 0 && (!v->to || v->from <= v->to);
 	return rc;
 }

@@ -214,6 +214,15 @@ static const char *words_of(struct undo *u, char *const *word, size_t count)
 	return taken(u, &text);
 }
 
+static bool same_words(char *const *a, size_t n_a, char *const *b, size_t n_b)
+{
+	bool equal = n_a == n_b;
+
+	for (size_t i = 0; equal && i < n_a; i++)
+		equal = same(a[i], b[i]);
+	return equal;
+}
+
 static void one_node(struct undo *u, const Mu__NodeUpdate *did, const Mu__NodeRow *was, const Mu__NodeRow *is)
 {
 	Mu__NodeUpdate *back = mu_arena_alloc(&u->c->arena, sizeof *back);
@@ -226,7 +235,9 @@ static void one_node(struct undo *u, const Mu__NodeUpdate *did, const Mu__NodeRo
 		back->weight = was->conf->weight;
 		list(&text, mu_arena_printf(&u->c->arena, "Weight=%u", back->weight));
 	}
-	if (did->set_feature && is->conf && was->conf) {
+	if (did->set_feature && is->conf && was->conf &&
+	    same_words(is->conf->feature, is->conf->n_feature, did->feature, did->n_feature) &&
+	    !same_words(was->conf->feature, was->conf->n_feature, did->feature, did->n_feature)) {
 		back->has_set_feature = back->set_feature = 1;
 		back->feature = was->conf->feature;
 		back->n_feature = was->conf->n_feature;
@@ -237,14 +248,14 @@ static void one_node(struct undo *u, const Mu__NodeUpdate *did, const Mu__NodeRo
 		list(&text, mu_arena_printf(&u->c->arena, "Reason=%s", back->reason));
 	}
 	const struct {
-		const char *word, *did, *was;
+		const char *word, *did, *was, *is;
 		char **back;
-	} texts[] = {{"Comment", did->comment, was->comment, &back->comment},
-		     {"Extra", did->extra, was->extra, &back->extra},
-		     {"InstanceId", did->instance_id, was->instance_id, &back->instance_id},
-		     {"InstanceType", did->instance_type, was->instance_type, &back->instance_type}};
+	} texts[] = {{"Comment", did->comment, was->comment, is->comment, &back->comment},
+		     {"Extra", did->extra, was->extra, is->extra, &back->extra},
+		     {"InstanceId", did->instance_id, was->instance_id, is->instance_id, &back->instance_id},
+		     {"InstanceType", did->instance_type, was->instance_type, is->instance_type, &back->instance_type}};
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-		if (texts[i].did) {
+		if (texts[i].did && same(texts[i].did, texts[i].is) && !same(texts[i].did, texts[i].was)) {
 			*texts[i].back = (char *)(texts[i].was ? texts[i].was : "");
 			list(&text, mu_arena_printf(&u->c->arena, "%s=%s", texts[i].word, *texts[i].back));
 		}
@@ -524,8 +535,26 @@ static int one_account(struct undo *u, const Mu__AccountsChange *did, struct mu_
 
 /* ---- jobs ---- */
 
-static void one_job(struct undo *u, uint32_t id, const Mu__JobRow *was)
+/* A job of the same submission that came after the act: it made up for it already. */
+static const Mu__JobRow *submitted_since(const struct undo *u, const Mu__JobRow *was, void *const *now, size_t count)
 {
+	for (size_t i = 0; i < count; i++) {
+		const Mu__JobRow *j = now[i];
+
+		if (j->uid == was->uid && j->id > was->id && j->submit_usec > u->time_usec && j->spec && was->spec &&
+		    same(j->spec->name, was->spec->name) && same(j->spec->submit_line, was->spec->submit_line) &&
+		    j->spec->script_hash.len == was->spec->script_hash.len &&
+		    (!was->spec->script_hash.len ||
+		     memcmp(j->spec->script_hash.data, was->spec->script_hash.data, was->spec->script_hash.len) == 0))
+			return j;
+	}
+	return NULL;
+}
+
+static void one_job(struct undo *u, uint32_t id, const Mu__JobRow *was, void *const *now, size_t count)
+{
+	const Mu__JobRow *again = was ? submitted_since(u, was, now, count) : NULL;
+
 	const Mu__Author *me = u->event->author;
 
 	if (!was) {
@@ -534,6 +563,8 @@ static void one_job(struct undo *u, uint32_t id, const Mu__JobRow *was)
 		CANNOT(u, "job %u was %s: what it had done is lost", id, mu_job_state_long(was->state));
 	} else if (was->array_job) {
 		CANNOT(u, "job %u is of array %u: submit those tasks again", id, was->array_job);
+	} else if (again) {
+		CANNOT(u, "job %u was submitted again since, as job %u", id, again->id);
 	} else if (!was->spec || was->uid != (uint32_t)getuid() || !me) {
 		CANNOT(u, "job %u is %s's, who alone can submit it again", id, was->user ? was->user : "somebody");
 	} else {
@@ -550,10 +581,12 @@ static void one_job(struct undo *u, uint32_t id, const Mu__JobRow *was)
 static int cancelled(struct undo *u, struct mu_err *err)
 {
 	const Mu__JobSignal *did = u->event->job_signal;
-	void **rows;
-	size_t count;
+	void **rows, **now;
+	size_t count, now_count;
 	int rc = rows_at(u, BEFORE, MU__WHAT__WHAT_JOBS, &mu__job_row__descriptor, &rows, &count, err);
 
+	if (!rc)
+		rc = rows_at(u, NOW, MU__WHAT__WHAT_JOBS, &mu__job_row__descriptor, &now, &now_count, err);
 	if (!rc && did->signal) {
 		CANNOT(u, "a signal that was sent does not come back");
 		return 0;
@@ -562,21 +595,47 @@ static int cancelled(struct undo *u, struct mu_err *err)
 		const Mu__JobRow *was = NULL;
 		for (size_t k = 0; k < count && !was; k++)
 			was = ((Mu__JobRow *)rows[k])->id == did->job[i] ? rows[k] : NULL;
-		one_job(u, did->job[i], was);
+		one_job(u, did->job[i], was, now, now_count);
 	}
 	for (size_t i = 0; i < did->n_some && !rc; i++)
 		CANNOT(u, "tasks %s of array %u: submit them again", did->some[i]->tasks, did->some[i]->job);
 	return rc;
 }
 
-static void held(struct undo *u)
+/* Is J as the act left it: held, or not? */
+static bool is_left_so(const struct undo *u, const Mu__JobRow *j)
+{
+	return j->state == JOB_PENDING && (j->priority == 0) == !u->event->job_hold->release;
+}
+
+static int held(struct undo *u, struct mu_err *err)
 {
 	const Mu__JobHold *did = u->event->job_hold;
 	Mu__JobHold *back = mu_arena_dup(&u->c->arena, did, sizeof *did);
+	void **rows;
+	size_t count, kept = 0;
+	int rc = rows_at(u, NOW, MU__WHAT__WHAT_JOBS, &mu__job_row__descriptor, &rows, &count, err);
 
+	if (rc)
+		return rc;
 	back->has_release = 1;
 	back->release = !did->release;
-	step_event(u, MU__EVENT__KIND_JOB_HOLD, mu_arena_printf(&u->c->arena, "%zu jobs %s", did->n_job + did->n_some, back->release ? "released" : "held"))->job_hold = back;
+	back->job = mu_arena_alloc(&u->c->arena, (did->n_job + 1) * sizeof *back->job);
+	for (size_t i = 0; i < did->n_job; i++) {
+		bool left = false;
+
+		for (size_t k = 0; k < count && !left; k++)
+			left = ((Mu__JobRow *)rows[k])->id == did->job[i] && is_left_so(u, rows[k]);
+		if (left)
+			back->job[kept++] = did->job[i];
+	}
+	back->n_job = kept;
+	if (kept || did->n_some)
+		step_event(u, MU__EVENT__KIND_JOB_HOLD,
+			   mu_arena_printf(&u->c->arena, "%zu jobs %s", kept + did->n_some,
+					   back->release ? "released" : "held"))
+		    ->job_hold = back;
+	return 0;
 }
 
 /* ---- reservations ---- */
@@ -586,15 +645,21 @@ static int reservation(struct undo *u, struct mu_err *err)
 	static const char *const key[] = {"name", NULL};
 	const Mu__ReservationChanged *did = u->event->reservation_changed;
 	const char *name = did->row && did->row->name ? did->row->name : "";
-	void **rows;
-	size_t count;
+	void **rows, **now;
+	size_t count, now_count;
 	int rc = rows_at(u, BEFORE, MU__WHAT__WHAT_RESERVATIONS, &mu__reservation_row__descriptor, &rows, &count, err);
+
+	if (!rc)
+		rc = rows_at(u, NOW, MU__WHAT__WHAT_RESERVATIONS, &mu__reservation_row__descriptor, &now, &now_count, err);
+	bool there = !rc && did->row && row_like(now, now_count, &mu__reservation_row__descriptor, &did->row->base, key);
 	Mu__ReservationRow *was = rc || !did->row ? NULL : row_like(rows, count, &mu__reservation_row__descriptor, &did->row->base, key);
 	Mu__ReservationChanged *back = mu_arena_alloc(&u->c->arena, sizeof *back);
 
 	mu__reservation_changed__init(back);
 	if (rc)
 		return rc;
+	if ((did->create && *name && !there) || (did->remove && there))
+		return 0; /* It is as it was before. */
 	if (did->create && *name) {
 		back->row = mu_arena_alloc(&u->c->arena, sizeof *back->row);
 		mu__reservation_row__init(back->row);
@@ -635,8 +700,7 @@ static int plan(struct undo *u, struct mu_err *err)
 	case MU__EVENT__KIND_JOB_SIGNAL:
 		return cancelled(u, err);
 	case MU__EVENT__KIND_JOB_HOLD:
-		held(u);
-		return 0;
+		return held(u, err);
 	default:
 		return mu_fail(err, MU_EINVAL, "@%" PRIu64 ".%u is no act of an administrator that can be made up for: changes of nodes, partitions, configuration, QOS and "
 					       "associations, reservations, holds and cancelled jobs are", u->pos, u->n);
@@ -674,6 +738,10 @@ static int fetch(struct undo *u, struct mu_err *err)
 		return rc;
 	if (reply->answer_case != MU__REPLY__ANSWER_LOG || !reply->log->n_entry || log_entry_parse_kept(reply->log->entry[0].data, reply->log->entry[0].len, &e))
 		return mu_fail(err, MU_ENOENT, "the log has nothing at @%" PRIu64, u->pos);
+	for (size_t i = 0; i < reply->log->n_refusal; i++)
+		if (reply->log->refusal[i]->part == u->n)
+			return mu_fail(err, MU_EINVAL, "@%" PRIu64 ".%u was refused and changed nothing: %s", u->pos, u->n,
+				       reply->log->refusal[i]->text);
 	u->time_usec = e.time_usec;
 	for (uint32_t n = 0; log_entry_next(&e, &cursor, &part) == 1; n++)
 		if (n == u->n && part.kind == LOG_PART_EVENT)
@@ -724,6 +792,10 @@ int muster_undo(struct cli *c, size_t count, char **words)
 			printf("cannot: %s\n", u->step[i].text);
 		else if (planned)
 			printf("would: %s\n", u->step[i].text);
+	}
+	if (!u->steps) {
+		printf("undo: nothing of @%" PRIu64 ".%u holds any more\n", u->pos, u->n);
+		return 0;
 	}
 	if (u->steps == u->cannot) {
 		cli_error(c, "undo: nothing of @%" PRIu64 ".%u can be made up for", u->pos, u->n);

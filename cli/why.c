@@ -150,9 +150,23 @@ static const char *amount(struct cli *c, const char *what, const char *value)
 	return value;
 }
 
+/* Why it waits, or waited last. */
+static uint32_t last_reason(const Mu__WhyRow *why)
+{
+	return why->job->state == JOB_PENDING ? why->job->reason
+	       : why->n_span			  ? why->span[why->n_span - 1]->reason
+						  : 0;
+}
+
+static bool is_over_unstarted(const Mu__WhyRow *why)
+{
+	return mu_job_state_ended(why->job->state) && !why->job->start_usec;
+}
+
 static void print_help(struct cli *c, const Mu__WhyRow *why)
 {
 	char by[32], start[32];
+	uint32_t reason = last_reason(why);
 
 	mu_date_print(why->help_by_usec, &cli_zone, by);
 	if (why->n_help == 1 && strcmp(why->help[0]->what, "nothing") == 0) {
@@ -160,6 +174,10 @@ static void print_help(struct cli *c, const Mu__WhyRow *why)
 		printf("By %s it starts as it is, at %s.\n", by, start);
 		return;
 	}
+	if (is_over_unstarted(why))
+		printf("It is over: what follows would have helped before it ended.\n");
+	if (reason == REASON_JobHeldUser || reason == REASON_JobHeldAdmin)
+		printf("Nothing helps while it is held: scontrol release %u first.\n", why->job->id);
 	printf("To start by %s, decided again over @%" PRIu64 " (%u tries):%s\n", by, why->help_pos,
 	       why->help_tried, why->n_help ? "" : " no change of one thing alone would do.");
 	for (size_t i = 0; i < why->n_help; i++) {

@@ -5,6 +5,7 @@
  *   'N' node NUL, be64 pos -> i64 usec, NodeRow of a few fields
  *   'V' reservation NUL, be64 pos -> i64 usec, ReservationRow; nothing more: it went
  *   'X' be64 usec, be64 pos, be32 part -> Moment of a few fields
+ *   'Z' be64 pos, be32 part -> Moment of a code and its sentence: a request that changed nothing
  *
  * A record is the new face of the row where it differs from the face before, so folding an entry again writes
  * the same. What brought it about stands in the entry itself and is looked up when somebody asks. */
@@ -39,6 +40,7 @@ enum { /* fields of rows and events, see proto/rows.proto, proto/event.proto, pr
        MOMENT_TEXT = 18,
        JOB_KEY_BYTES = 1 + 4 + 8,
        ACT_KEY_BYTES = 1 + 8 + 8 + 4,
+       REFUSAL_KEY_BYTES = 1 + 8 + 4,
 };
 
 /* ---- faces ---- */
@@ -250,6 +252,12 @@ static struct mu_view answer_to(const struct view_entry *entry, struct mu_view n
 	return (struct mu_view){0};
 }
 
+static void put_refusal(struct mu_buf *out, struct mu_view answer, int32_t code)
+{
+	pick_put_number(out, MOMENT_CODE, ((uint32_t)code << 1) ^ (uint32_t)(code >> 31)); /* sint32 */
+	pick_put_bytes(out, MOMENT_TEXT, pick_bytes(answer, ANSWER_TEXT));
+}
+
 static void act(struct view_batch *b, const struct view_entry *entry, uint32_t part)
 {
 	MU_CLEANUP(mu_buf_free) struct mu_buf value = {0};
@@ -265,15 +273,53 @@ static void act(struct view_batch *b, const struct view_entry *entry, uint32_t p
 	pick_put_number(&value, MOMENT_EVENT, e.kind);
 	pick_put_bytes(&value, MOMENT_USER, pick_bytes(e.author, AUTHOR_USER));
 	pick_put_number(&value, MOMENT_UID, pick_number(e.author, AUTHOR_UID));
-	if (number) {
-		pick_put_number(&value, MOMENT_CODE,
-				((uint32_t)number << 1) ^ (uint32_t)(number >> 31)); /* sint32 */
-		pick_put_bytes(&value, MOMENT_TEXT, pick_bytes(answer, ANSWER_TEXT));
-	}
+	if (number)
+		put_refusal(&value, answer, number);
 	mu_put_be64(key + 1, (uint64_t)entry->time_usec);
 	mu_put_be64(key + 9, entry->pos);
 	mu_put_be32(key + 17, part);
 	view__put(b->v, b->wb, VIEW_INDEX, key, sizeof key, value.data, value.len);
+}
+
+/* Notes the event whose request got ANSWER, which refuses it. */
+static void refusal(struct view_batch *b, const struct view_entry *entry, struct mu_view answer)
+{
+	MU_CLEANUP(mu_buf_free) struct mu_buf value = {0};
+	struct mu_view nonce = pick_bytes(answer, ANSWER_NONCE);
+	uint8_t key[REFUSAL_KEY_BYTES] = {'Z'};
+
+	put_refusal(&value, answer, (int32_t)pick_number(answer, ANSWER_CODE));
+	mu_put_be64(key + 1, entry->pos);
+	for (size_t i = 0; nonce.len && i < entry->part_count; i++) {
+		struct face e = {0};
+
+		if (entry->parts[i].kind == VIEW_PART_EVENT)
+			event_face(entry->parts[i].bytes, &e);
+		struct mu_view own = pick_bytes(e.request, REQUEST_NONCE);
+		if (own.len != nonce.len || memcmp(own.data, nonce.data, own.len) != 0)
+			continue;
+		mu_put_be32(key + 9, (uint32_t)i);
+		view__put(b->v, b->wb, VIEW_INDEX, key, sizeof key, value.data, value.len);
+	}
+}
+
+int view_refusals(struct view *v, uint64_t from, uint64_t to, view_refusal_fn fn, void *arg, struct mu_err *err)
+{
+	MU_CLEANUP(view__scan_done) struct view_scan scan = {0};
+	uint8_t low[9] = {'Z'}, high[9] = {'Z'};
+
+	mu_put_be64(low + 1, from);
+	mu_put_be64(high + 1, to + 1);
+	view__scan(v, NULL, VIEW_INDEX, (struct mu_view){low, sizeof low}, (struct mu_view){high, sizeof high}, &scan);
+	for (; view__scan_valid(&scan); view__scan_next(&scan)) {
+		struct mu_view key = view__scan_key(&scan), value = view__scan_value(&scan);
+		uint32_t code = (uint32_t)pick_number(value, MOMENT_CODE);
+
+		if (key.len == REFUSAL_KEY_BYTES)
+			fn(arg, mu_get_be64(key.data + 1), mu_get_be32(key.data + 9),
+			   (int32_t)(code >> 1) ^ -(int32_t)(code & 1), pick_bytes(value, MOMENT_TEXT));
+	}
+	return view__scan_end(&scan, "reading what was refused", err);
 }
 
 int view__moments(struct view_batch *b, const struct view_entry *entry, struct mu_err *err)
@@ -291,6 +337,8 @@ int view__moments(struct view_batch *b, const struct view_entry *entry, struct m
 			code = job_moment(b, entry, row, err);
 		else if (row->key.kind == SCH_ROW_NODE)
 			code = node_moment(b, entry, row, err);
+		else if (row->key.kind == SCH_ROW_ANSWER && pick_number(row->row, ANSWER_CODE))
+			refusal(b, entry, row->row);
 	}
 	for (size_t i = 0; i < entry->part_count && code == 0; i++)
 		if (entry->parts[i].kind == VIEW_PART_EVENT)

@@ -13,7 +13,7 @@
  * checkpoint before, u64 rows: index of complete checkpoints (type: 0 full, 1 delta) rows   kind, key -> row;
  * kind | 0x80 for the rows of the history being filled in hist   be32 job, be32 record -> u64 pos, u8 flags,
  * HistRow index  'T' be64 usec, be64 pos -> "" 'E' be64 end_usec, be32 job, be32 record -> u64 submit_usec,
- * u64 pos 'I' uid in decimal NUL, then as 'E'; 'A' account NUL, then as 'E'; 'J', 'N', 'V', 'X': moment.c
+ * u64 pos 'I' uid in decimal NUL, then as 'E'; 'A' account NUL, then as 'E'; 'J', 'N', 'V', 'X', 'Z': moment.c
  * 'R' array NUL be64 0, be32 job, be32 record: ended jobs of an array entry  be64 pos -> chain, digest, u8 digest
  * known, 32 header bytes, u32 parts, per part: u8 kind, leaf, u32 length part   be64 pos, be32 n -> bytes of
  * an event, or the 32-byte hash of a blob; empty: forgotten blob   hash -> bytes (the family is compressed

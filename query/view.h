@@ -87,6 +87,10 @@ int view_mark(struct view *v, uint64_t pos, struct mu_hash *ret_chain, struct mu
 /* Archive. OUT gets the raw entry (header + parts, unpadded, as log/entry.h); MU_ENOENT when not there. */
 int view_entry_get(struct view *v, uint64_t pos, struct mu_buf *out, struct mu_hash *ret_chain,
 		   struct mu_err *err);
+/* Calls FN for each request in the entries FROM..TO that changed nothing: its part, and why (TEXT is borrowed for the
+ * call). 0, MU_EIO. */
+typedef void (*view_refusal_fn)(void *arg, uint64_t pos, uint32_t part, int32_t code, struct mu_view text);
+int view_refusals(struct view *v, uint64_t from, uint64_t to, view_refusal_fn fn, void *arg, struct mu_err *err);
 uint64_t view_archive_first(struct view *v); /* lowest archived position; 0: none */
 /* Recomputes leaves and chain over FROM..TO (0: from the first, up to the applied position); where the archive was cut,
  * the chain begins with the value in the cut's statement, whose signature is the caller's to check: 0, or

@@ -265,8 +265,8 @@ static int find_help(struct why *w, const struct sch_state *st, void *arg)
 	return sch_explain_help(st, w->id, by ? by : sch_now_usec(st), w->a->arena, &w->row);
 }
 
-/* The State to decide over again: at the moment asked for, where that has passed; as it is, where the job
- * waits; else as the first decision left it that let the job wait. */
+/* The State to decide over again: at the moment asked for, where that has passed; as it is, where the job waits; as it
+ * was last, where it ended and never started; else as the first decision left it that let the job wait. */
 static int help_pos(struct why *w, uint64_t *ret)
 {
 	int64_t by = w->a->query->help_by_usec;
@@ -276,6 +276,8 @@ static int help_pos(struct why *w, uint64_t *ret)
 		return view_pos_at(w->a->source.v, by, ret, w->a->err);
 	if (w->waits)
 		*ret = w->a->source.pos;
+	else if (!w->row.job->start_usec && w->row.job->end_pos > 1)
+		*ret = w->row.job->end_pos - 1;
 	for (size_t i = 0; i < w->row.n_span && !*ret; i++)
 		if (w->row.span[i]->reason)
 			*ret = w->row.span[i]->by->pos;

@@ -237,6 +237,33 @@ static void answer_receipt(struct ctl *c, struct ctl_req *req)
 	ctl_req_answer(c, req, &reply);
 }
 
+struct refusals {
+	struct ctl_req *req;
+	Mu__LogReply *log;
+	size_t cap;
+};
+
+static void add_refusal(void *arg, uint64_t pos, uint32_t part, int32_t code, struct mu_view text)
+{
+	struct refusals *f = arg;
+	Mu__Refusal *r = mu_arena_alloc(&f->req->arena, sizeof *r);
+
+	if (f->log->n_refusal == f->cap) {
+		Mu__Refusal **more = mu_arena_alloc(&f->req->arena, (f->cap = f->cap ? 2 * f->cap : 16) * sizeof *more);
+
+		if (f->log->n_refusal)
+			memcpy(more, f->log->refusal, f->log->n_refusal * sizeof *more);
+		f->log->refusal = more;
+	}
+	mu__refusal__init(r);
+	r->has_pos = r->has_part = r->has_code = 1;
+	r->pos = pos;
+	r->part = part;
+	r->code = code;
+	r->text = mu_arena_printf(&f->req->arena, "%.*s", (int)text.len, (const char *)text.data);
+	f->log->refusal[f->log->n_refusal++] = r;
+}
+
 static void answer_log(struct ctl *c, struct ctl_req *req)
 {
 	const Mu__LogAsk *ask = req->request->log;
@@ -283,6 +310,8 @@ static void answer_log(struct ctl *c, struct ctl_req *req)
 		log.last = pos;
 		bytes += raw.len;
 	}
+	if (log.n_entry)
+		(void)view_refusals(c->view, log.first, log.last, add_refusal, &(struct refusals){req, &log, 0}, &err);
 	if (ask->sign && log.n_entry)
 		sign_page(c, req, &log);
 	reply.answer_case = MU__REPLY__ANSWER_LOG;

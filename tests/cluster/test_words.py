@@ -106,3 +106,36 @@ def test_words_of_sacctmgr(t):
     equal(c.run("sacct", "-n", "-X", "-F", "SchedMain", "-j", held).ok().out, "", "jobs that started")
     check(c.run("sacct", "-n", "-X", "-R", "JobHeldUser", "-j", held).ok().out, "jobs that wait for their release")
     c.run("scancel", held).ok()
+
+
+@test()
+def test_words_of_history(t):
+    c = t.cluster(nodes=1)
+    held, free = c.sbatch("-H", "--wrap", "true"), c.sbatch("-n1", "-t5", "--wrap", "sleep 300")
+    reservation = ["ReservationName=r", "StartTime=now+1day", "Duration=10", "Users=root", "Nodes=n1"]
+    c.run("scontrol", "create", "reservation", *reservation).ok()
+    c.run("scontrol", "create", "reservation", *reservation).refused("Duplicate reservation name")
+    c.run("scontrol", "update", "nodename=n1", "comment=noted").ok()
+    c.run("scancel", held).ok()
+    c.wait_ended(held)
+    # Both are in the log; the one that changed nothing says so.
+    lines = [json.loads(line) for line in c.run("muster", "events", "--kind", "reservation_changed", "--json").ok().out.splitlines()]
+    equal([line.get("refused", {}).get("text") for line in lines], [None, "Duplicate reservation name"], "what was refused")
+    check("(refused: Duplicate reservation name)" in c.run("muster", "events").ok().out, "the refusal in a line of text")
+    refused = lines[1]
+    c.run("muster", "undo", "@%d.%d" % (refused["pos"], refused["part"]), "--apply").refused("was refused and changed nothing")
+    # What was made up for once is not done again.
+    acts = {}
+    for line in c.run("muster", "events", "--user", "root", "--json").ok().out.splitlines():
+        event = json.loads(line)
+        acts.setdefault(event["kind"], "@%d.%d" % (event["pos"], event["part"]))
+    for kind in ("node_update", "reservation_changed"):
+        check("done: " in c.run("muster", "undo", acts[kind], "--apply").ok().out, "undo of " + kind)
+        check("holds any more" in c.run("muster", "undo", acts[kind], "--apply").ok().out, "undo of %s again" % kind)
+    check("submitted again" in c.run("muster", "undo", acts["job_signal"], "--apply").ok().out, "the cancelled job")
+    done = c.run("muster", "undo", acts["job_signal"], "--apply")
+    check("was submitted again since, as job" in done.out, "the cancelled job again: %s", done.out)
+    # A job that was cancelled while it waited.
+    said = c.run("muster", "why", held, "--what-would-help").ok().out
+    check("It is over: " in said and "Nothing helps while it is held" in said, "what would have helped: %s", said)
+    c.run("scancel", free).ok()
