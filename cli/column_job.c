@@ -86,7 +86,9 @@ int64_t cli_job_elapsed_sec(const Mu__JobRow *j, int64_t now_usec)
 
 	if (!j->start_usec || j->state == JOB_PENDING || end < j->start_usec + j->suspended_usec)
 		return 0;
-	return cli_between_sec(j->start_usec + j->suspended_usec, end);
+	/* The time that it stood still is taken off the end: taken off the start, a part of a second more there would
+	 * let the whole go back by one. */
+	return cli_between_sec(j->start_usec, end - j->suspended_usec);
 }
 
 int64_t cli_job_suspended_sec(const Mu__JobRow *j, int64_t now_usec)

@@ -357,13 +357,19 @@ static void print_list(const struct squeue_list *l)
 	flush(&out);
 }
 
+/* An unknown id alone is an error; among several, also where one is written twice, it is none. */
+static bool nobody_knows(const struct squeue *q, int rc)
+{
+	return rc == MU_EJOBID && q->ids > 1;
+}
+
 static int list_jobs(struct squeue *q, struct mu_err *err)
 {
 	MU_CLEANUP(list_free) struct squeue_list l = {.q = q};
 	Mu__Query ask = q->query;
 	int rc = cli_query(q->cli, &ask, list_row, &l, err);
 
-	if (rc)
+	if (rc && !nobody_knows(q, rc))
 		return rc;
 	if (l.broken)
 		return mu_fail(err, MU_EPROTO, "A controller sent a row that cannot be read");
@@ -437,8 +443,9 @@ static int list_json(struct squeue *q, struct mu_err *err)
 	size_t count;
 	int rc = cli_query_all(q->cli, &ask, &mu__job_row__descriptor, &rows, &count, err);
 
-	if (rc)
+	if (rc && !nobody_knows(q, rc))
 		return load_error(q->cli, err);
+	count = rc ? 0 : count;
 	cli_model_begin(q->cli, &m);
 	json_array(&m.json, "jobs");
 	for (size_t i = 0; i < count; i++)

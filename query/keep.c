@@ -214,7 +214,7 @@ static void state_cut(struct keeper *k, const struct view_archived *a, keep_sign
 void view__cut_batch(struct view *v, rocksdb_writebatch_t *wb, const struct view_archived *a, uint64_t base,
 		     struct mu_view statement)
 {
-	uint8_t zero[1] = {0}, entry[8], part[8], from[1] = {'T'}, to[17] = {'T'};
+	uint8_t zero[1] = {0}, entry[8], part[8], from[1] = {'T'}, to[17] = {'T'}, refused[1] = {'Z'}, upto[9] = {'Z'};
 
 	mu_put_be64(entry, a->pos);
 	mu_put_be64(part, a->pos + 1);
@@ -225,6 +225,8 @@ void view__cut_batch(struct view *v, rocksdb_writebatch_t *wb, const struct view
 	mu_put_be64(to + 1, (uint64_t)a->time_usec);
 	mu_put_be64(to + 9, a->pos);
 	view__del_range(v, wb, VIEW_INDEX, (struct mu_view){from, 1}, (struct mu_view){to, sizeof to});
+	mu_put_be64(upto + 1, a->pos + 1);
+	view__del_range(v, wb, VIEW_INDEX, (struct mu_view){refused, 1}, (struct mu_view){upto, sizeof upto});
 }
 
 /* The State there must give the digest that was recorded, or everything stays. */

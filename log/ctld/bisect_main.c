@@ -1,11 +1,11 @@
 /* ctld/bisect_main.c: `muster bisect`: which event changed a figure. Every act of an administrator between the good moment
  * and the bad one, and every loss of a node, is left out once and the rest told again (whatif.h). */
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "log/ctld/setup.h"
 #include "log/ctld/whatif.h"
+#include "log/ctld/words.h"
 #include "proto/pb.h"
 #include "proto/units.h"
 #include "query/history.h"
@@ -51,39 +51,13 @@ static int die(const struct mu_err *err)
 	return 1;
 }
 
-enum { OPT_METRIC = 1, OPT_ACCOUNT, OPT_GOOD, OPT_BAD, OPT_WINDOW, OPT_JSON, OPT_NAME };
-
 static void options(struct args *a, int argc, char **argv)
 {
-	static const struct option longs[] = {{"metric", 1, NULL, OPT_METRIC}, {"account", 1, NULL, OPT_ACCOUNT}, {"good", 1, NULL, OPT_GOOD},
-					      {"bad", 1, NULL, OPT_BAD},       {"window", 1, NULL, OPT_WINDOW},	  {"json", 0, NULL, OPT_JSON},
-					      {"name", 1, NULL, OPT_NAME},     {"help", 0, NULL, 'h'},		  {NULL, 0, NULL, 0}};
-	const char **words[] = {[OPT_METRIC] = &a->metric, [OPT_ACCOUNT] = &a->account, [OPT_GOOD] = &a->good,
-				[OPT_BAD] = &a->bad,	   [OPT_WINDOW] = &a->window,	[OPT_NAME] = &a->name};
-	int o;
+	const struct ctl_word words[] = {{"metric", .text = &a->metric}, {"account", .text = &a->account}, {"good", .text = &a->good},
+					 {"bad", .text = &a->bad},	 {"window", .text = &a->window},   {"json", .flag = &a->json},
+					 {"name", .text = &a->name}};
 
-	while ((o = getopt_long(argc, argv, "f:h", longs, NULL)) != -1) {
-		if (o == 'h') {
-			fputs(USAGE, stdout);
-			exit(0);
-		}
-		if (o == '?') {
-			fputs("Try \"muster bisect --help\" for more information\n", stderr);
-			exit(1);
-		}
-		if (o == 'f')
-			a->file = optarg;
-		else if (o == OPT_JSON)
-			a->json = true;
-		else
-			*words[o] = optarg;
-	}
-	if (optind < argc)
-		a->dir = argv[optind++];
-	if (optind < argc) {
-		fprintf(stderr, "muster: error: bisect: \"%s\" is one word too many\n", argv[optind]);
-		exit(1);
-	}
+	ctl_words("bisect", USAGE, words, sizeof words / sizeof *words, &a->file, &a->dir, argc, argv);
 }
 
 /* ---- candidates ---- */

@@ -23,7 +23,7 @@ static const char USAGE[] =
 	"  --begin SECONDS  when a generated workload begins, since 1970 (default 1000000000)\n"
 	"  --openb, --tasks two tables of the openb GPU trace; --select: the first node that fits, the least loaded, those of\n"
 	"                   few GPUs before others; --stay: nobody leaves, to see how much fits\n"
-	"  --procs N        a machine of N processors (default: as the SWF header says)\n"
+	"  --procs N        a machine of N processors (default: as the SWF header says; --generate needs it)\n"
 	"  --nodes N        so many nodes of equal size instead of one (N must divide the processors)\n"
 	"  --conf FILE      another configuration: its nodes, partitions and scheduler\n"
 	"  --policy WORD    fcfs: in order; easy: the first that waits keeps its start; conservative: each does; default: as configured\n"

@@ -1,11 +1,11 @@
 /* ctld/whatif_main.c: the words of `muster whatif`: see whatif.h. */
 #include "log/ctld/whatif.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "log/ctld/setup.h"
+#include "log/ctld/words.h"
 
 static const char USAGE[] =
     "Usage: muster whatif [DIR] --from TIME [--to TIME] [CHANGES...] [--json] [--svg FILE]\n"
@@ -26,18 +26,7 @@ static const char USAGE[] =
     "  -f FILE                  configuration file that says where DIR is\n"
     "  --name NAME              the controller's name in it (default: the host's)\n";
 
-enum {
-	OPT_FROM = 1,
-	OPT_TO,
-	OPT_SET,
-	OPT_CONF,
-	OPT_ADD,
-	OPT_DROP,
-	OPT_JSON,
-	OPT_SVG,
-	OPT_NAME,
-	LIST_MAX = 256
-};
+enum { LIST_MAX = 256 };
 
 struct args {
 	struct whatif_rules rules;
@@ -52,66 +41,23 @@ static int die(const struct mu_err *err)
 	return 1;
 }
 
-static void put(const char **list, size_t *count, const char *word)
-{
-	if (*count == LIST_MAX) {
-		fprintf(stderr, "muster: error: whatif: more than %d changes of one kind\n", LIST_MAX);
-		exit(1);
-	}
-	list[(*count)++] = word;
-}
-
 static void options(struct args *a, int argc, char **argv)
 {
-	static const struct option longs[] = {{"from", 1, NULL, OPT_FROM},
-					      {"to", 1, NULL, OPT_TO},
-					      {"set", 1, NULL, OPT_SET},
-					      {"conf", 1, NULL, OPT_CONF},
-					      {"add-nodes", 1, NULL, OPT_ADD},
-					      {"drop-reservation", 1, NULL, OPT_DROP},
-					      {"json", 0, NULL, OPT_JSON},
-					      {"svg", 1, NULL, OPT_SVG},
-					      {"name", 1, NULL, OPT_NAME},
-					      {"help", 0, NULL, 'h'},
-					      {NULL, 0, NULL, 0}};
-	const char **words[] = {[OPT_FROM] = &a->from,
-				[OPT_TO] = &a->to,
-				[OPT_CONF] = &a->rules.conf,
-				[OPT_SVG] = &a->svg,
-				[OPT_NAME] = &a->name};
-	int o;
+	struct whatif_rules *r = &a->rules;
+	const struct ctl_word words[] = {{"from", .text = &a->from},
+					 {"to", .text = &a->to},
+					 {"set", .list = a->set, .count = &r->set_count, .max = LIST_MAX},
+					 {"conf", .text = &r->conf},
+					 {"add-nodes", .list = a->add, .count = &r->add_count, .max = LIST_MAX},
+					 {"drop-reservation", .list = a->drop, .count = &r->drop_count, .max = LIST_MAX},
+					 {"json", .flag = &a->json},
+					 {"svg", .text = &a->svg},
+					 {"name", .text = &a->name}};
 
-	while ((o = getopt_long(argc, argv, "f:h", longs, NULL)) != -1) {
-		if (o == 'h') {
-			fputs(USAGE, stdout);
-			exit(0);
-		}
-		if (o == '?') {
-			fputs("Try \"muster whatif --help\" for more information\n", stderr);
-			exit(1);
-		}
-		if (o == 'f')
-			a->file = optarg;
-		else if (o == OPT_SET)
-			put(a->set, &a->rules.set_count, optarg);
-		else if (o == OPT_ADD)
-			put(a->add, &a->rules.add_count, optarg);
-		else if (o == OPT_DROP)
-			put(a->drop, &a->rules.drop_count, optarg);
-		else if (o == OPT_JSON)
-			a->json = true;
-		else
-			*words[o] = optarg;
-	}
-	if (optind < argc)
-		a->dir = argv[optind++];
-	if (optind < argc) {
-		fprintf(stderr, "muster: error: whatif: \"%s\" is one word too many\n", argv[optind]);
-		exit(1);
-	}
-	a->rules.set = a->set;
-	a->rules.add = a->add;
-	a->rules.drop = a->drop;
+	ctl_words("whatif", USAGE, words, sizeof words / sizeof *words, &a->file, &a->dir, argc, argv);
+	r->set = a->set;
+	r->add = a->add;
+	r->drop = a->drop;
 }
 
 static int tell(const struct args *a, struct view *v, int64_t from, int64_t to)

@@ -8,6 +8,7 @@
 #include "cli/option.h"
 #include "cli/spec.h"
 #include "cli/table.h"
+#include "proto/states.h"
 
 static struct mu_arena arena;
 
@@ -390,4 +391,22 @@ Test(cli, json)
 	cr_assert_str_eq((char *)out.data, "---\na: \"q\\\"\\n\"\nl: []\nrows:\n  - \"1st\": 1\n    half: 0.5\n"
 					   "  - - null\n    - true\n  - {}");
 	mu_buf_free(&out);
+}
+
+Test(cli, elapsed_never_goes_back)
+{
+	Mu__JobRow job = MU__JOB_ROW__INIT;
+
+	job.start_usec = 10900000;
+	job.state = JOB_RUNNING;
+	cr_assert_eq(cli_job_elapsed_sec(&job, 12100000), 2);
+	job.state = JOB_SUSPENDED;
+	job.suspend_usec = 12100000;
+	cr_assert_eq(cli_job_elapsed_sec(&job, 12200000), 2);
+	job.state = JOB_RUNNING;
+	job.suspended_usec = 200000;
+	cr_assert_eq(cli_job_elapsed_sec(&job, 12300000), 2, "a resumed job has run as long as when it stopped");
+	job.state = JOB_COMPLETED;
+	job.end_usec = 13300000;
+	cr_assert_eq(cli_job_elapsed_sec(&job, 99000000), 3);
 }

@@ -96,6 +96,9 @@ def test_words_of_sacctmgr(t):
     equal(c.run("sacctmgr", "-n", "-P", "show", "account", "format=account").ok().out, "one\nroot\n", "accounts that were typed")
     for word in ("federation", "wckey", "resource", "reservation", "jobs"):
         c.run("sacctmgr", "show", word).refused("is not supported")
+    # An unknown id alone is an error, among several it is none, also where one is written twice.
+    c.run("squeue", "-j", "4000000").refused("Invalid job id specified")
+    equal(c.run("squeue", "-h", "-j", "4000000,4000000").ok().out, "", "an unknown id written twice")
     # Columns by the spellings in use, all of them, and their list.
     held = c.sbatch("-H", "-a", "0-2", "--comment=x", "--wrap", "true")
     equal(c.run("squeue", "-h", "-j", held, "-O", "admin_comment:8,JOB-ID:4,ARRAY_TASK_ID:.6").ok().out.split()[0], "(null)", "spellings")
