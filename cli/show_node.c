@@ -334,6 +334,14 @@ static const char *word_of(const Mu__PartitionConf *p, const char *key)
 	return NULL;
 }
 
+static const char *over_time_of(struct mu_arena *a, const Mu__PartitionConf *p)
+{
+	if (!p->has_over_time_limit_sec)
+		return "NONE";
+	return p->over_time_limit_sec == UINT32_MAX ? "UNLIMITED"
+						    : mu_arena_printf(a, "%u", p->over_time_limit_sec / 60);
+}
+
 static const char *word_or(const Mu__PartitionConf *p, const char *key, const char *none)
 {
 	const char *value = word_of(p, key);
@@ -401,7 +409,7 @@ static void show_one_partition(struct scontrol *sc, const Mu__PartitionRow *row)
 		      p->has_priority_tier ? p->priority_tier : 1, yes_no(p->root_only), yes_no(p->req_resv),
 		      p->oversubscribe && *p->oversubscribe ? p->oversubscribe : "NO");
 	line(&r);
-	mu_buf_printf(o, "OverTimeLimit=%s PreemptMode=%s", word_or(p, "OverTimeLimit", "NONE"),
+	mu_buf_printf(o, "OverTimeLimit=%s PreemptMode=%s", over_time_of(a, p),
 		      p->preempt_mode && *p->preempt_mode ? p->preempt_mode : "OFF");
 	line(&r);
 	mu_buf_printf(o, "State=%s TotalCPUs=%u TotalNodes=%u SelectTypeParameters=%s",

@@ -337,8 +337,9 @@ static int set_gres_flags(const struct cli_given *g, struct mu_arena *arena, Mu_
 			spec->has_near_gpus = spec->near_gpus = 1;
 		else if (strcasecmp(words[i], "disable-binding") == 0)
 			spec->has_any_cpus = spec->any_cpus = 1;
-		else if (strcasecmp(words[i], "allow-task-sharing") !=
-			 0) /* As it is without --gpus-per-task. */
+		else if (strcasecmp(words[i], "allow-task-sharing") == 0)
+			spec->has_task_sharing = spec->task_sharing = 1;
+		else
 			return bad(
 			    g, "enforce-binding, disable-binding or allow-task-sharing; no device is shared",
 			    err);

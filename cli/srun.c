@@ -265,9 +265,10 @@ static void put_path(struct srun *s, const struct cli_args *args, int option, pr
 	*ret = bytes(value);
 }
 
-/* The last word on a task's GPUs: --gpu-bind or one of its other names, else a share each by --gpus-per-task.
+/* The last word on a task's GPUs: --gpu-bind or one of its other names, else a share each by --gpus-per-task,
+ * but for --gres-flags=allow-task-sharing.
  */
-static char *gpu_binding(struct srun *s)
+static char *gpu_binding(struct srun *s, const Mu__JobSpec *spec)
 {
 	const char *bind = cli_args_value(s->args, OPT_gpu_bind),
 		   *tres = cli_args_value(s->args, OPT_tres_bind),
@@ -282,7 +283,7 @@ static char *gpu_binding(struct srun *s)
 		return (char *)tres;
 	if (near)
 		return mu_arena_printf(&s->cli->arena, "%sclosest", strpbrk(near, "vV") ? "verbose," : "");
-	if (each && *each)
+	if (each && *each && !spec->task_sharing)
 		return mu_arena_printf(&s->cli->arena, "%sper_task:%s", bind ? "verbose," : "",
 				       count ? count + 1 : each);
 	return (char *)bind;
@@ -297,7 +298,7 @@ static int fill_binding(struct srun *s, Mu__StepAsk *ask, const Mu__JobSpec *spe
 
 	ask->cpu_bind = (char *)(bind ? bind : cli_args_value(s->args, OPT_cpu_bind_old));
 	ask->mem_bind = (char *)cli_args_value(s->args, OPT_mem_bind);
-	ask->gpu_bind = gpu_binding(s);
+	ask->gpu_bind = gpu_binding(s, spec);
 	ask->has_threads_per_core = spec->has_threads_per_core;
 	ask->threads_per_core = spec->threads_per_core;
 	ask->has_preserve_env = ask->preserve_env = cli_args_has(s->args, OPT_preserve_env);

@@ -281,8 +281,10 @@ int agent_limits(struct agent *a, const Mu__AllocNode *here, uint64_t memory_mib
 /* TaskProlog and TaskEpilog with srun's own, which may be empty. */
 void agent_task_programs(const struct agent *a, Mu__StepOrder *o, ProtobufCBinaryData prolog,
 			 ProtobufCBinaryData epilog, struct mu_arena *arena);
-int64_t agent_time_left_sec(
-    const struct agent_attempt *t); /* 0: none, or none while suspended; at least 1 otherwise */
+/* Until its time limit, and until it is ended for it, OverTimeLimit later. 0: never, or not while suspended; at
+ * least 1 otherwise. */
+int64_t agent_limit_left_sec(const struct agent_attempt *t);
+int64_t agent_time_left_sec(const struct agent_attempt *t);
 
 /* agent.c */
 void agent_config_follow(struct agent *a,

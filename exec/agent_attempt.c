@@ -43,7 +43,7 @@ struct agent_attempt *agent_attempt_find(struct agent *a, uint32_t job, uint32_t
 static void plan_warning(struct agent_attempt *t)
 {
 	const Mu__JobSpec *spec = t->order->spec;
-	int64_t left = agent_time_left_sec(t);
+	int64_t left = agent_limit_left_sec(t);
 	bool wanted = spec->signal_number && left && !t->record->warned;
 	t->warn_boot_usec =
 	    wanted ? exe_boot_usec() + (left - (int64_t)spec->signal_before_sec) * 1000000 : 0;
@@ -533,10 +533,14 @@ void agent_attempt_limits(struct agent_attempt *t)
 /* A time limit that was changed while the job runs. */
 static void follow_limit(struct agent *a, struct agent_attempt *t, const Mu__AttemptOrder *order)
 {
-	if (order->time_limit_sec == t->order->time_limit_sec || t->phase != EXE_RUNNING)
+	if ((order->time_limit_sec == t->order->time_limit_sec &&
+	     order->over_time_sec == t->order->over_time_sec) ||
+	    t->phase != EXE_RUNNING)
 		return;
 	t->record->order->has_time_limit_sec = 1;
 	t->record->order->time_limit_sec = order->time_limit_sec;
+	t->record->order->has_over_time_sec = 1;
+	t->record->order->over_time_sec = order->over_time_sec;
 	agent_attempt_save(t, false);
 	int64_t left = agent_time_left_sec(t);
 	agent_attempt_limits(t);

@@ -97,15 +97,24 @@ int agent_group_make(struct agent *a, struct agent_attempt *t, struct mu_err *er
 	return exe_cgroup_make(&a->host, t->cgroup, &limits, err);
 }
 
-int64_t agent_time_left_sec(const struct agent_attempt *t)
+/* Until it has run MORE seconds longer than its limit; 0: it has none, or stands still. */
+static int64_t left_sec(const struct agent_attempt *t, int64_t more)
 {
 	int64_t limit = t->order->time_limit_sec;
-	if (!t->order->has_time_limit_sec || limit <= 0)
-		return 0;
-	if (t->order->suspended)
+	if (!t->order->has_time_limit_sec || limit <= 0 || t->order->suspended)
 		return 0;
 	int64_t gone = (exe_boot_usec() - t->record->begin_mono_usec - t->order->suspended_usec) / 1000000;
-	return gone < limit ? limit - gone : 1;
+	return gone < limit + more ? limit + more - gone : 1;
+}
+
+int64_t agent_limit_left_sec(const struct agent_attempt *t)
+{
+	return left_sec(t, 0);
+}
+
+int64_t agent_time_left_sec(const struct agent_attempt *t)
+{
+	return t->order->over_time_sec == UINT32_MAX ? 0 : left_sec(t, t->order->over_time_sec);
 }
 
 void agent_env_words(const struct agent *a, struct exe_env_words *ret)

@@ -286,6 +286,7 @@ static int lay_out(struct agent_placing *p, const struct room *room, uint32_t co
 				    .tasks_per_node = p->ask->ntasks_per_node,
 				    .overcommit = p->ask->overcommit,
 				    .spread = how.nodes,
+				    .even = how.nopack,
 				    .plane = how.plane,
 				    .host = host};
 	return code ? code : mu_layout_make(&ask, p->arena, ret, err);

@@ -546,7 +546,9 @@ static void fill_fields(struct conf *c)
 	config->cluster_name = (char *)conf__value(c, "ClusterName");
 	config->select_type_parameters = (char *)conf__value(c, "SelectTypeParameters");
 	if (strcasestr(config->select_type_parameters, "CR_PACK_NODES"))
-		conf__note(c, "SelectTypeParameters", "CR_PACK_NODES is kept and shown, but without effect");
+		conf__note(c, "SelectTypeParameters",
+			   "tasks fill one node before the next without CR_PACK_NODES too; "
+			   "--distribution=NoPack spreads them evenly");
 	sched_params(c);
 	config->enforce_part_limits = (char *)conf__value(c, "EnforcePartLimits");
 	config->priority_type = (char *)conf__value(c, "PriorityType");

@@ -83,7 +83,7 @@ static const struct word part_words[] = {
     {"MinNodes", NUMBER, PART(min_nodes), PART(has_min_nodes), 0, 65536, NULL},
     {"Nodes", TEXT, PART(nodes), 0, 0, 0, NULL},
     {"OverSubscribe", OWN, 0, 0, 0, 0, NULL},
-    {"OverTimeLimit", IDLE, 0, 0, 0, 0, NULL},
+    {"OverTimeLimit", OWN, 0, 0, 0, 0, NULL},
     {"PowerDownOnIdle", IDLE, 0, 0, 0, 0, NULL},
     {"PreemptMode", MODE, PART(preempt_mode), 0, 0, 0, NULL},
     {"Priority", OWN, 0, 0, 0, 65533, NULL},
@@ -585,6 +585,19 @@ static int oversubscribe(struct conf *c, const char *value, Mu__PartitionConf *p
 	return 0;
 }
 
+/* Minutes, or UNLIMITED. */
+static int over_time(struct conf *c, const char *value, Mu__PartitionConf *part)
+{
+	struct mu_err inner = {0};
+	int64_t n = 0;
+	bool endless = !strcasecmp(value, "UNLIMITED") || !strcasecmp(value, "INFINITE");
+	if (!endless && mu_number_parse("OverTimeLimit", value, 0, 65533, &n, &inner))
+		return conf__fail(c, MU_EINVAL, "%s, or UNLIMITED", inner.text);
+	part->has_over_time_limit_sec = 1;
+	part->over_time_limit_sec = endless ? UINT32_MAX : (uint32_t)n * 60;
+	return 0;
+}
+
 static int part_word(struct conf *c, const struct conf__pair *pair, Mu__PartitionConf *part)
 {
 	const struct word *w = find_word(c, part_words, PART_WORDS, pair->key, "PartitionName");
@@ -596,6 +609,8 @@ static int part_word(struct conf *c, const struct conf__pair *pair, Mu__Partitio
 		return keep(c, w, pair->value, &part->n_extra, &part->extra);
 	if (w->kind != OWN)
 		return set_value(c, w, pair->value, (uint8_t *)part);
+	if (!strcmp(w->name, "OverTimeLimit"))
+		return over_time(c, pair->value, part);
 	if (strcmp(w->name, "Priority"))
 		return oversubscribe(c, pair->value, part);
 	if (mu_number_parse(w->name, pair->value, w->low, w->high, &n, &inner))

@@ -26,6 +26,7 @@
 /* Of at most so many devices the best are chosen: its cube is the work. A card has no more than 7 parts. */
 #define SCH_UNITS_CHOICE 32u
 #define SCH_SHARE_TRIES 4u /* loads of CPUs that are tried one by one, from none on */
+#define SCH_CPUS_PER_STEP 32u /* looked at in the stacks of a node */
 #define SCH_CPUS_PER_NODE 65536u
 
 /* Switches of a topology, and how many may stand one above the other. */

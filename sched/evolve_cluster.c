@@ -437,6 +437,7 @@ int sch__evolve_partition_update(struct sch_ev *ev)
 	sch__parts_order(st);
 	for (uint32_t i = 0; i < st->part_count; i++)
 		sch__part_derive(st, st->part[i]);
+	sch__due_again(st);
 	sch__resvs_derive(st);
 	sch__policy(st);
 	sch__pass_restart(st);

@@ -93,7 +93,8 @@ static void components(const struct sch_state *st, const struct sch_job *j, Mu__
 	}
 }
 
-static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_arena *arena)
+static void job_part(const struct sch_state *st, const struct sch_job *j, Mu__AttemptOrder *o,
+		     struct mu_arena *arena)
 {
 	o->spec = sch__spec_open(j->spec, arena);
 	SCH_SET(o, uid, j->who->uid);
@@ -106,6 +107,7 @@ static void job_part(const struct sch_job *j, Mu__AttemptOrder *o, struct mu_are
 	o->account = (char *)sch__text(j->account);
 	o->qos = (char *)sch__text(j->qos);
 	SCH_SET(o, time_limit_sec, j->time_limit_sec);
+	SCH_SET(o, over_time_sec, sch__over_time_sec(st, j));
 	SCH_SET(o, start_usec, j->start_usec);
 	SCH_SET(o, submit_usec, j->submit_usec);
 	SCH_SET(o, suspended, j->state == JOB_SUSPENDED);
@@ -149,7 +151,7 @@ static Mu__AttemptOrder *order(const struct sch_state *st, const struct sch_node
 	}
 	if (!current) /* An attempt that was lost with the node: only its end is ordered. */
 		return o;
-	job_part(j, o, arena);
+	job_part(st, j, o, arena);
 	if (j->het_count)
 		components(st, j, o, arena);
 	whole_allocation(st, j, o, arena);

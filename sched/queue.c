@@ -141,6 +141,13 @@ void sch__queue_out(struct sch_state *st, struct sch_job *j)
 	sch__wake(st); /* Others may stand first now. */
 }
 
+uint32_t sch__over_time_sec(const struct sch_state *st, const struct sch_job *j)
+{
+	const struct sch_part *p = sch__part(st, sch__text(j->partition));
+	return p && p->row->conf->has_over_time_limit_sec ? p->row->conf->over_time_limit_sec
+							  : sch__conf(st)->over_time_limit_sec;
+}
+
 /* Running: the limit's backstop. Waiting with a deadline: the last moment at which a start still makes sense.
  */
 static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
@@ -149,10 +156,10 @@ static int64_t due_moment(const struct sch_state *st, const struct sch_job *j)
 	if (j->state == JOB_SUSPENDED) /* Its time limit stands still. */
 		return j->resv_end_usec;
 	if (j->state == JOB_RUNNING) {
-		int64_t last = sch__run_since(j) + (j->time_limit_sec + c->kill_wait_sec +
-						    (int64_t)c->over_time_limit_sec * 60 + SCH_BACKSTOP_SEC) *
-						       SCH_USEC;
-		if (j->time_limit_sec < 0)
+		uint32_t over = sch__over_time_sec(st, j);
+		int64_t last = sch__run_since(j) +
+			       (j->time_limit_sec + c->kill_wait_sec + over + SCH_BACKSTOP_SEC) * SCH_USEC;
+		if (j->time_limit_sec < 0 || over == UINT32_MAX)
 			last = 0;
 		if (j->run->preempt_end_usec && (!last || j->run->preempt_end_usec < last))
 			last = j->run->preempt_end_usec;
@@ -235,7 +242,8 @@ void sch__due_set(struct sch_state *st, struct sch_job *j)
 	}
 }
 
-/* KillWait and OverTimeLimit are part of the moment: after a new configuration. */
+/* KillWait and OverTimeLimit are part of the moment: after a new configuration, or another partition's word.
+ */
 void sch__due_again(struct sch_state *st)
 {
 	uint64_t id = 0;
@@ -243,13 +251,16 @@ void sch__due_again(struct sch_state *st)
 	for (struct sch_job *j = mu_map_next_u64(&st->jobs, 0, &id); j;
 	     j = mu_map_next_u64(&st->jobs, id + 1, &id)) {
 		int64_t moment = due_moment(st, j);
-		if (j->due_key <= 0 || moment == j->due_key)
+		bool stands = j->due_key > 0;
+		if (moment == j->due_key || (!stands && j->state != JOB_RUNNING))
 			continue;
 		sch__pair_key(key, j->due_key, j->id);
-		mu_map_del(&st->due, key, sizeof(key));
-		j->due_key = moment;
+		if (stands)
+			mu_map_del(&st->due, key, sizeof(key));
+		j->due_key = moment > 0 ? moment : 0;
 		sch__pair_key(key, moment, j->id);
-		mu_map_put(&st->due, key, sizeof(key), j);
+		if (moment > 0)
+			mu_map_put(&st->due, key, sizeof(key), j);
 	}
 }
 

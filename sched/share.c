@@ -323,6 +323,7 @@ void sch__share_at(struct sch_line *line, const struct sch_node *n, const struct
 	uint16_t *own = line->share_times, *others = own + cpus;
 	memset(own, 0, 2 * cpus * sizeof(uint16_t));
 	struct moment m = {.own = own, .cpus = cpus};
+	*line->steps += cpus / SCH_CPUS_PER_STEP;
 	count_stacks(line, n, base, at_usec, own, others);
 	count_plans(line, n, at_usec, &m);
 	for (uint32_t b = 0; b < cpus; b++) {

@@ -605,7 +605,10 @@ bool sch__reason_settled(uint32_t reason);
 void sch__due_set(struct sch_state *st, struct sch_job *j);
 void sch__due_clear(struct sch_state *st, struct sch_job *j);
 int64_t sch__job_end_usec(const struct sch_job *j); /* expected end of a running job; INT64_MAX: none */
-void sch__due_again(struct sch_state *st);	    /* all, after a new configuration */
+/* How long running J may go on behind its time limit, as its partition says, else the cluster; UINT32_MAX:
+ * for ever. */
+uint32_t sch__over_time_sec(const struct sch_state *st, const struct sch_job *j);
+void sch__due_again(struct sch_state *st); /* all, after a new configuration */
 void sch__tomb_in(struct sch_state *st, struct sch_job *j);
 void sch__tomb_out(struct sch_state *st, struct sch_job *j);
 /* Forgets the job that ended longest ago, when that is not after ENDED_UNTIL_USEC and nothing refers to it.

@@ -159,6 +159,16 @@ static void place_cyclic(const struct mu_layout_ask *ask, const uint32_t *room, 
 	}
 }
 
+/* Neighbouring tasks share a node, of which none has more than it must. */
+static void place_evenly(const struct mu_layout_ask *ask, const uint32_t *room, struct mu_layout *out)
+{
+	uint32_t task = 0;
+	place_cyclic(ask, room, 1, out);
+	for (uint32_t i = 0; i < ask->nodes; i++)
+		for (uint32_t k = 0; k < out->tasks_on[i]; k++)
+			out->node_of[task++] = i;
+}
+
 static int place_arbitrary(const struct mu_layout_ask *ask, struct mu_layout *out, struct mu_err *err)
 {
 	for (uint32_t t = 0; t < ask->tasks; t++) {
@@ -197,6 +207,8 @@ int mu_layout_make(const struct mu_layout_ask *ask, struct mu_arena *arena, stru
 		place_cyclic(ask, room, 1, &out);
 	else if (ask->spread == MU_SPREAD_PLANE)
 		place_cyclic(ask, room, ask->plane ? ask->plane : 1, &out);
+	else if (ask->even)
+		place_evenly(ask, room, &out);
 	else
 		place_block(ask, room, &out);
 	if (rc)

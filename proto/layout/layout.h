@@ -40,6 +40,7 @@ struct mu_layout_ask {
 	enum mu_spread spread;
 	uint32_t plane;
 	const uint32_t *host; /* MU_SPREAD_ARBITRARY: the node of each task, below NODES */
+	bool even; /* MU_SPREAD_BLOCK and the default: on each node as many as MU_SPREAD_CYCLIC has there */
 };
 
 struct mu_layout {

@@ -41,6 +41,9 @@ def test_gpu_counts(t):
     waiting = c.sbatch("-G", "2", "-H", "--wrap", "true", user=USER)
     out = c.run("squeue", "-h", "-j", waiting, "-O", "tres-per-job,tres-per-task").ok().out.split()
     equal(out, ["gres:gpu:2", "N/A"], "squeue's columns")
+    for flags, whole in ([], False), (["--gres-flags=allow-task-sharing"], True):
+        seen = c.run("srun", "-N1", "-n2", "--gpus-per-task=1", "--mem=20", *flags, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", user=USER).ok().out.split()
+        equal(seen == ["0,1", "0,1"], whole, "each of two tasks sees both GPUs with %s: %s" % (flags, seen))
     c.run("scancel", waiting).ok()
 
 
@@ -61,3 +64,24 @@ def test_node_counts(t):
     check("Invalid feature specification" in bad.err, "an unknown feature: %r", bad.err)
     bad = c.run("sbatch", "-N2", "--contiguous", "-x", "n2", "--wrap", "true", user=USER)
     check("Requested node configuration is not available" in bad.err, "nodes that are no neighbours: %r", bad.err)
+
+
+@test()
+def test_shared_cpus(t):
+    """Two jobs on one CPU at the same time, where the partition says so; a third waits."""
+    c = t.cluster(controllers=1, nodes=1, cpus=1, gpus=0,
+                  settings={"PartitionName": "both Nodes=n1 OverSubscribe=FORCE:2 OverTimeLimit=7 MaxTime=INFINITE State=UP"})
+    script = "touch here.%s; until [ -e here.%s ] && [ -e go ]; do sleep 0.1; done"
+    words = ("-p", "both", "-o", "/dev/null", "--mem=20", "--wrap")
+    first = c.sbatch(*words, script % ("a", "b"), user=USER)
+    second = c.sbatch(*words, script % ("b", "a"), user=USER)
+    third = c.sbatch(*words, "true", user=USER)
+    running = lambda: c.run("squeue", "-h", "-t", "R", "-o", "%i %h").ok().out.split("\n")[:-1]
+    wait_until("two jobs on the CPU", 30, lambda: sorted(running()) == ["%d YES" % first, "%d YES" % second])
+    wait_until("the third job's reason", 30, lambda: shown(c, third).get("Reason") == "Resources")
+    equal(shown(c, second)["CPU_IDs"], "0", "the second job's CPU")
+    equal(c.run("sinfo", "-h", "-p", "both", "-o", "%C %T %h").ok().out.split(), ["1/0/0/1", "allocated", "FORCE:2"], "the node by sinfo")
+    check("OverTimeLimit=7 " in c.run("scontrol", "show", "partition", "both").ok().out, "the partition's OverTimeLimit is not shown")
+    open("%s/go" % c.home, "w").close()
+    for job in (first, second, third):
+        equal(c.wait_ended(job)[job][:2], ("COMPLETED", "0:0"), "the job")
