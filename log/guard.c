@@ -792,6 +792,17 @@ static void forget_waiting(struct log_guard *g)
 	g->waiting_address = NULL;
 }
 
+/* The disk of libraft says that it is closed a second time where a segment that was being prepared ends late:
+ * raft would free its own address twice. */
+static void closed_once(struct raft_io *io)
+{
+	struct log_guard *g = guard_of(io);
+	raft_io_close_cb cb = g->closed;
+	g->closed = NULL;
+	if (cb)
+		cb(io);
+}
+
 static void guarded_close(struct raft_io *io, raft_io_close_cb cb)
 {
 	struct log_guard *g = guard_of(io);
@@ -804,7 +815,8 @@ static void guarded_close(struct raft_io *io, raft_io_close_cb cb)
 		p->req->cb(p->req, RAFT_CANCELED);
 		free(p);
 	}
-	g->in.close(io, cb);
+	g->closed = cb;
+	g->in.close(io, closed_once);
 }
 
 struct log_guard *log_guard_new(struct raft *r, const struct log_guard_config *config)

@@ -35,6 +35,7 @@ struct log_guard {
 	struct log_guard_stats stats;
 	raft_time born; /* when log_guard_started was called */
 	bool closing;
+	raft_io_close_cb closed; /* until it was called */
 
 	/* G1 */
 	raft_term lead_term; /* term whose opening barrier was proposed */
