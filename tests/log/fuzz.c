@@ -233,7 +233,8 @@ int main(int argc, char **argv)
 		return two_votes(LOG_GUARD_ALL) != 0 || two_votes(LOG_GUARD_ALL & ~(unsigned)LOG_G7) != 1;
 	}
 	if (argc > 1 && !strcmp(argv[1], "off")) {
-		unsigned unsafe = 0, failed = run_table(0, first, seeds, &unsafe);
+		/* Fewer may meet nothing. */
+		unsigned unsafe = 0, failed = run_table(0, first, seeds < 200 ? 200 : seeds, &unsafe);
 		printf("without the guard: %u failures, %u of them lose or change history\n", failed, unsafe);
 		return failed > unsafe && unsafe ? 0 : 1;
 	}
