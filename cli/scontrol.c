@@ -189,7 +189,7 @@ static int control_all(struct scontrol *s, const char *verb, const char *arg)
 
 /* Leadership goes to the controller that is named, by its name or its place in the file, or else to the other
  * one that is furthest. Nobody stops for it: the one that led follows. */
-static int takeover(struct scontrol *s, const char *verb, char **words, size_t count)
+static int takeover(struct scontrol *s, char **words, size_t count)
 {
 	Mu__Request request = MU__REQUEST__INIT;
 	Mu__MemberAsk ask = MU__MEMBER_ASK__INIT;
@@ -217,7 +217,7 @@ static int takeover(struct scontrol *s, const char *verb, char **words, size_t c
 
 /* Ends the controllers. A supervisor that is told to keep them up starts them again. What goes on without
  * them is said once they end. */
-static int shutdown_all(struct scontrol *s, const char *verb, char **words, size_t count)
+static int shutdown_all(struct scontrol *s, char **words, size_t count)
 {
 	bool alone =
 	    count == 1 && (strcasecmp(words[0], "slurmctld") == 0 || strcasecmp(words[0], "controller") == 0);
@@ -248,90 +248,55 @@ bool scontrol_is_absent(struct scontrol *s, const char *verb, const struct scont
 	return false;
 }
 
-static int do_show(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_show(s, words, count);
-}
-
-static int do_ping(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_ping(struct scontrol *s, char **words, size_t count)
 {
 	return scontrol_ping(s, stdout);
 }
 
-static int do_update(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_update(s, words, count);
-}
-
-static int do_create(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_create(s, words, count);
-}
-
-static int do_delete(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_delete(s, words, count);
-}
-
-static int do_reconfigure(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_reconfigure(struct scontrol *s, char **words, size_t count)
 {
 	return scontrol_reconfigure(s);
 }
 
-static int do_setdebug(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_setdebug(struct scontrol *s, char **words, size_t count)
 {
-	return control_all(s, verb, words[0]);
+	return control_all(s, s->verb, words[0]);
 }
 
-static int do_completing(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_completing(struct scontrol *s, char **words, size_t count)
 {
 	return scontrol_completing(s);
 }
 
-static int do_errnumstr(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_errnumstr(struct scontrol *s, char **words, size_t count)
 {
 	return scontrol_errnumstr(s, words[0]);
 }
 
-static int do_write(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_write(s, words, count);
-}
-
-static int do_wait_job(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_wait_job(s, words, count);
-}
-
-static int do_listpids(struct scontrol *s, const char *verb, char **words, size_t count)
-{
-	return scontrol_listpids(s, words, count);
-}
-
-static int do_version(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_version(struct scontrol *s, char **words, size_t count)
 {
 	cli_version(stdout);
 	return 0;
 }
 
-static int do_help(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_help(struct scontrol *s, char **words, size_t count)
 {
 	cli_help(s->cli, stdout);
 	return 0;
 }
 
 /* Words of the prompt that hold for the lines behind them. */
-static int do_mode(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_mode(struct scontrol *s, char **words, size_t count)
 {
-	s->oneline = s->oneline || strcmp(verb, "oneliner") == 0;
-	s->details = s->details || strcmp(verb, "details") == 0;
-	s->all = strcmp(verb, "all") == 0 || (s->all && strcmp(verb, "hide") != 0);
-	s->cli->quiet = s->cli->quiet || strcmp(verb, "quiet") == 0;
+	s->oneline = s->oneline || strcmp(s->verb, "oneliner") == 0;
+	s->details = s->details || strcmp(s->verb, "details") == 0;
+	s->all = strcmp(s->verb, "all") == 0 || (s->all && strcmp(s->verb, "hide") != 0);
+	s->cli->quiet = s->cli->quiet || strcmp(s->verb, "quiet") == 0;
 	return 0;
 }
 
 /* Ends the prompt, which looks for it itself; behind the command's name there is nothing to end. */
-static int do_nothing(struct scontrol *s, const char *verb, char **words, size_t count)
+static int do_nothing(struct scontrol *s, char **words, size_t count)
 {
 	return 0;
 }
@@ -341,13 +306,13 @@ enum { MANY = 65535 };
 static const struct verb {
 	const char *name;
 	unsigned least, from, to; /* how many words may stand behind it */
-	int (*run)(struct scontrol *s, const char *verb, char **words, size_t count);
+	int (*run)(struct scontrol *s, char **words, size_t count);
 } verbs[] = {
-    {"show", 3, 1, MANY, do_show},
+    {"show", 3, 1, MANY, scontrol_show},
     {"ping", 3, 0, 0, do_ping},
-    {"update", 1, 0, MANY, do_update},
-    {"create", 2, 0, MANY, do_create},
-    {"delete", 1, 0, MANY, do_delete},
+    {"update", 1, 0, MANY, scontrol_update},
+    {"create", 2, 0, MANY, scontrol_create},
+    {"delete", 1, 0, MANY, scontrol_delete},
     {"hold", 4, 1, MANY, scontrol_jobs},
     {"uhold", 5, 1, MANY, scontrol_jobs},
     {"release", 3, 1, MANY, scontrol_jobs},
@@ -363,9 +328,9 @@ static const struct verb {
     {"errnumstr", 3, 1, 1, do_errnumstr},
     {"takeover", 4, 0, 1, takeover},
     {"shutdown", 2, 0, 1, shutdown_all},
-    {"write", 2, 1, 3, do_write},
-    {"wait_job", 4, 1, 1, do_wait_job},
-    {"listpids", 5, 0, 2, do_listpids},
+    {"write", 2, 1, 3, scontrol_write},
+    {"wait_job", 4, 1, 1, scontrol_wait_job},
+    {"listpids", 5, 0, 2, scontrol_listpids},
     {"version", 2, 0, MANY, do_version},
     {"help", 1, 0, MANY, do_help},
     {"oneliner", 1, 0, 0, do_mode},
@@ -423,7 +388,8 @@ static int run(struct scontrol *s, char **words, size_t count)
 			  v->name);
 		return 1;
 	}
-	return v->run(s, v->name, words + 1, count - 1);
+	s->verb = v->name;
+	return v->run(s, words + 1, count - 1);
 }
 
 static int prompt_line(void *arg, char **words, size_t count)

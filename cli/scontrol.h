@@ -8,6 +8,7 @@
 struct scontrol {
 	struct cli *cli;
 	const struct cli_args *args;
+	const char *verb; /* the one under way, spelt out */
 	bool oneline, details, json, all, history, trail;
 };
 
@@ -41,7 +42,7 @@ struct scontrol_pair {
 bool scontrol_is_key(const char *key, const char *name, size_t least);
 int scontrol_update_jobs(struct scontrol *s, const struct scontrol_pair *pairs, size_t count);
 /* hold, uhold, release, requeue, requeuehold, suspend, resume, top on job lists. */
-int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count);
+int scontrol_jobs(struct scontrol *s, char **words, size_t count);
 int scontrol_write(struct scontrol *s, char **words, size_t count);
 /* "wait_job JOB": 0 once it runs. */
 int scontrol_wait_job(struct scontrol *s, char **words, size_t count);

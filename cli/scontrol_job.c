@@ -76,7 +76,7 @@ static void job_failed(const struct scontrol *s, const char *verb, uint32_t job,
 		fprintf(stderr, "slurm_suspend error: %s\n", code == MU_EJOBID ? mu_strerror(code) : said);
 }
 
-static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, size_t count,
+static void fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, size_t count,
 		       Mu__ArrayTasks **some, size_t n_some, Mu__Event *e)
 {
 	struct mu_arena *a = &s->cli->arena;
@@ -130,7 +130,6 @@ static bool fill_event(struct scontrol *s, const char *verb, uint32_t *jobs, siz
 		e->kind_case = MU__EVENT__KIND_JOB_HOLD;
 		e->job_hold = h;
 	}
-	return true;
 }
 
 /* The jobs called NAME that the caller may act on: one's own, and for root everybody's. */
@@ -173,8 +172,9 @@ static int named_ids(struct scontrol *s, char **words, size_t count, struct cli_
 	return scontrol_ids(s, words, count, ret, ret_count, err);
 }
 
-int scontrol_jobs(struct scontrol *s, const char *verb, char **words, size_t count)
+int scontrol_jobs(struct scontrol *s, char **words, size_t count)
 {
+	const char *verb = s->verb;
 	struct cli_job_id *id;
 	size_t ids, kept = 0;
 	struct mu_err err = {0};
